@@ -110,7 +110,7 @@ class Replay:
             name="netns", arrangement="shared", lock=lambda who=None, steal=False: nullcontext()
         )
         self._way = runs.TrafficMethod(self._session, patient=False)
-        runs.host_states = lambda lab: record.state  # type: ignore[attr-defined]
+        runs.host_states = lambda lab, when: record.state  # type: ignore[attr-defined]
 
     @contextmanager
     def _session(self, lab: Any, run: RunDirectory, plan: Plan, trials: Sequence[Trial]) -> Iterator[Replayed]:

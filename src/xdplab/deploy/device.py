@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import PurePosixPath
@@ -119,8 +119,15 @@ def _rounded_weights(requested: Value, obtained: Value | None) -> bool:
 
 def snapshot(host: Host, interface: str) -> Snapshot:
     """Read every setting. Raises HostError if the interface does not exist."""
-    commands = [*_identity_commands(interface), *(setting.question(interface) for setting in SETTINGS)]
-    link, boot, *shown = run_together(host, commands)
+    return _snapshot_in(host, interface, run_together(host, _snapshot_commands(interface)))
+
+
+def _snapshot_commands(interface: str) -> list[list[str]]:
+    return [*_identity_commands(interface), *(setting.question(interface) for setting in SETTINGS)]
+
+
+def _snapshot_in(host: Host, interface: str, answers: Sequence[Result]) -> Snapshot:
+    link, boot, *shown = answers
     values, unsupported = _values_and_refusals(SETTINGS, shown)
     return Snapshot(host.name, interface, _identity(link.require(), boot), values, unsupported)
 
@@ -219,11 +226,6 @@ def _read_messages(host: Host, interface: str, state_dir: str) -> str:
     return "; ".join(output.text.strip().splitlines()) if output.ok else ""
 
 
-def is_remembered(host: Host, interface: str, state_dir: str) -> bool:
-    """Tell whether a device's state before a run is stored: that run is active, or has died."""
-    return _kept(host, interface, state_dir) is not None
-
-
 def settle(host: Host, interface: str, state_dir: str) -> None:
     """Restore the stored state, and keep it stored. Raises HostError naming the settings that still differ."""
     _settle(host, interface, state_dir, _kept(host, interface, state_dir))
@@ -241,19 +243,26 @@ def _settle(host: Host, interface: str, state_dir: str, kept: Snapshot | None) -
         raise HostError(f"{error.message}; its host's watchdog was told: {messages}", remedy=error.remedy) from error
 
 
-def remember(host: Host, interface: str, state_dir: str) -> Snapshot:
+def remember(host: Host, interface: str, state_dir: str, *, if_kept: Callable[[], None] = lambda: None) -> Snapshot:
     """Return the interface's original state, kept in ``state_dir`` on the host until `restore_remembered`.
 
     A state stored by an earlier run wins over the interface's current state: that run may have died halfway.
+    ``if_kept`` is called then.
     """
-    if (kept := _kept(host, interface, state_dir)) is not None:
-        machine, _ = _values_of([BY_PREFIX[prefix] for prefix in OF_MACHINE], host, interface)
-        return replace(kept, values=kept.of_device().values | machine)
-    taken = snapshot(host, interface)
+    unrestored, path = unrestored_path(interface, state_dir), _path(interface, state_dir)
+    stored, messages, *answers = run_together(
+        host, [["cat", path], ["cat", unrestored], *_snapshot_commands(interface)]
+    )
+    taken = _snapshot_in(host, interface, answers)
+    if (kept := _kept_in(stored, interface, taken.identity)) is not None:
+        if_kept()
+        machine = taken.only(key for key in taken.values if key.partition(".")[0] in OF_MACHINE)
+        return replace(kept, values=kept.of_device().values | machine.values)
+    if messages.ok:  # they belong to the device of another boot
+        host.run(["rm", "-f", unrestored])
     script = restore_script(interface, taken.identity, taken.of_device().values, SETTINGS)
     host.put(script.encode(), script_path(interface, state_dir))
-    host.put(json.dumps(taken.to_json(), indent=1).encode(), _path(interface, state_dir))
-    host.run(["rm", "-f", unrestored_path(interface, state_dir)])  # it belongs to the device of another boot
+    host.put(json.dumps(taken.to_json(), indent=1).encode(), path)
     return taken
 
 
@@ -271,17 +280,21 @@ def restore_remembered(host: Host, interface: str, state_dir: str) -> Snapshot |
 def _kept(host: Host, interface: str, state_dir: str) -> Snapshot | None:
     """Return the stored snapshot, unless it belongs to another boot or to a former device of that name."""
     stored, link, boot = run_together(host, [["cat", _path(interface, state_dir)], *_identity_commands(interface)])
+    return _kept_in(stored, interface, _identity(link, boot) if link.ok else None)
+
+
+def _kept_in(stored: Result, interface: str, identity: str | None) -> Snapshot | None:
     if not stored.ok:
         return None
     try:
         kept = Snapshot.from_json(json.loads(stored.text))
     except (ValueError, TypeError) as error:
-        path = _path(interface, state_dir)
+        path = stored.argv[-1]
         raise HostError(
-            f"{host.name}: {path}, the state of {interface} before a run, cannot be read: {error}",
+            f"{stored.host}: {path}, the state of {interface} before a run, cannot be read: {error}",
             remedy=f"set {interface} as it should be (a reboot does), then remove the file there: `rm {path}`",
         ) from None
-    return kept if link.ok and kept.identity == _identity(link, boot) else None
+    return kept if kept.identity == identity else None
 
 
 def _path(interface: str, state_dir: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from xdplab.deploy.device import Snapshot, is_remembered, remember, restore_remembered, settle
+from xdplab.deploy.device import Snapshot, remember, restore_remembered, settle
 from xdplab.deploy.watchdog import watch
 from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import HostChangedError, HostError
@@ -53,9 +53,8 @@ class GuardedDevice:
         if _watched(self._watchdog):
             return False
         machine = self.host.run(["cat", "/proc/version", "/proc/cmdline"]).text
-        if self._before is None:
-            self._settle()
-        now = remember(self.host, self.interface, self._state_dir)
+        settle_it = self._settle if self._before is None else lambda: None
+        now = remember(self.host, self.interface, self._state_dir, if_kept=settle_it)
         before, self._before = self._before or now, now
         self._require_same(before, now, self._machine or machine, machine)
         self._machine = machine
@@ -64,8 +63,6 @@ class GuardedDevice:
 
     def _settle(self) -> None:
         """Restore the settings that a dead run left, or name them in an error: the next run would measure with them."""
-        if not is_remembered(self.host, self.interface, self._state_dir):
-            return
         with contextlib.suppress(HostError):  # a setting that an attached program blocks is named
             await_nothing_attached(self.host, self.interface)
         settle(self.host, self.interface, self._state_dir)

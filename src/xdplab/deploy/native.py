@@ -12,16 +12,19 @@ import hashlib
 import io
 import re
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from weakref import WeakKeyDictionary
 
 from xdplab.errors import HostError
-from xdplab.hosts import Host, Result
+from xdplab.hosts import Host, Result, run_together
 from xdplab.resources import shipped
 
 BUILD_DEADLINE_S = 120.0
+AT_ONCE = 4
+"""Tools that are built at the same time: an SSH server takes ten commands of a connection at once."""
 WORKLOAD_FLAGS = ("-O2", "-fPIC", "-shared")
 
 _SOURCE_PATTERNS = ("Makefile", "*.mk", "*.c", "*.h", "*.S")
@@ -68,7 +71,19 @@ def build_tool(
     compiler: str | None = None,
     libraries: Path | None = None,
 ) -> str:
-    """Build the C tool ``name`` on ``host`` and return the path of its binary, which has the same name.
+    """Build one of `build_tools` and return the path of its binary."""
+    return build_tools(host, [name], cache_dir, compiler=compiler, libraries=libraries)[0]
+
+
+def build_tools(
+    host: Host,
+    names: Iterable[str],
+    cache_dir: str,
+    *,
+    compiler: str | None = None,
+    libraries: Path | None = None,
+) -> list[str]:
+    """Build C tools on ``host`` at the same time; return the paths of their binaries, which have the tools' names.
 
     ``compiler``: one for another architecture; the binary then has all its libraries inside, or is linked with those of
     ``libraries`` (a folder with ``include`` and ``lib``). Raises HostError naming the missing tool and its Debian
@@ -77,8 +92,8 @@ def build_tool(
     common = {f"common/{path}": text for path, text in _sources(shipped("common")).items()}
     command = ("make", *(_across(compiler, libraries) if compiler else ()))
     tools = ("make", compiler or "cc", "clang")
-    build = _Build(name, _sources(shipped(name)) | common, command, name, tools)
-    return _build(host, build, cache_dir)
+    builds = [_Build(name, _sources(shipped(name)) | common, command, name, tools) for name in names]
+    return _built(host, builds, cache_dir)
 
 
 def _across(compiler: str, libraries: Path | None) -> tuple[str, ...]:
@@ -96,7 +111,7 @@ def build_workload(host: Host, source: str, cache_dir: str, *, flags: Sequence[s
     """
     command = ("cc", *flags, "-I.", "-o", "workload.so", "workload.c")
     build = _Build("workload", {"workload.c": source.encode()}, command, "workload.so", ("cc",))
-    return _build(host, build, cache_dir)
+    return _built(host, [build], cache_dir)[0]
 
 
 def _sources(folder: Path) -> dict[str, bytes]:
@@ -105,26 +120,34 @@ def _sources(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(paths)}
 
 
-def _build(host: Host, build: _Build, cache_dir: str) -> str:
-    versions = "".join(_version(host, tool) for tool in build.tools)
-    target = PurePosixPath(cache_dir) / f"{build.label}-{build.key(versions)}"
-    product = str(target / build.product)
-    if not host.run(["test", "-f", product], check=False).ok:
-        _make(host, build, target)
-    return product
+def _built(host: Host, builds: Sequence[_Build], cache_dir: str) -> list[str]:
+    versions = _versions(host, dict.fromkeys(tool for build in builds for tool in build.tools))
+    targets = [
+        PurePosixPath(cache_dir) / f"{build.label}-{build.key(''.join(versions[tool] for tool in build.tools))}"
+        for build in builds
+    ]
+    products = [str(target / build.product) for build, target in zip(builds, targets, strict=True)]
+    looks = run_together(host, [["test", "-f", product] for product in products])
+    with ThreadPoolExecutor(AT_ONCE) as meanwhile:
+        rows = zip(builds, targets, looks, strict=True)
+        made = [meanwhile.submit(_make, host, build, target) for build, target, present in rows if not present.ok]
+    for one in made:
+        one.result()
+    return products
 
 
-def _version(host: Host, tool: str) -> str:
+def _versions(host: Host, tools: Iterable[str]) -> dict[str, str]:
+    """Return the versions of these tools, and of others that this host was asked for."""
     versions = _VERSIONS.setdefault(host, {})
-    if tool not in versions:
-        result = host.run([tool, "--version"], check=False)
+    missing = [tool for tool in tools if tool not in versions]
+    for tool, result in zip(missing, run_together(host, [[tool, "--version"] for tool in missing]), strict=True):
         if result.exit_code == 127:
             package = _TOOL_PACKAGES.get(tool, tool)
             raise HostError(
                 f"{host.name}: `{tool}` is not installed", remedy=f"install it there: apt install {package}"
             )
         versions[tool] = result.require().text
-    return versions[tool]
+    return versions
 
 
 def _make(host: Host, build: _Build, target: PurePosixPath) -> None:

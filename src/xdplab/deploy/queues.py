@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from xdplab.deploy.device import Applied
@@ -66,13 +67,17 @@ def set_queues(dut: Endpoint, tg: Endpoint | None, queues: int) -> tuple[Applied
     """
     ends = (dut,) if tg is None else (dut, tg)
     before, wanted = zip(*of_each(ends, lambda end: _plan(end, queues)), strict=True)
+    rows = [*zip(ends, before, wanted, strict=True)]
     for step in _STEPS:
-        for end, was, will in zip(ends, before, wanted, strict=True):
-            change = {name: n for name, n in will.items() if n != was.get(name) and step(name, was.get(name, 0), n)}
-            if change:
-                _write(end, was, will if "combined" in will else change)
-    applied = of_each(zip(ends, before, wanted, strict=True), lambda row: _applied(*row))
-    return tuple(one.require() for one in applied)
+        of_each(rows, partial(_take_step, step))
+    return tuple(one.require() for one in of_each(rows, lambda row: _applied(*row)))
+
+
+def _take_step(step: _Step, row: tuple[Endpoint, Counted, Counted]) -> None:
+    end, was, will = row
+    change: Values = {name: n for name, n in will.items() if n != was.get(name) and step(name, was.get(name, 0), n)}
+    if change:
+        _write(end, was, {**will} if "combined" in will else change)
 
 
 def _write(end: Endpoint, was: Counted, change: Values) -> None:

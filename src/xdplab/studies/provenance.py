@@ -11,6 +11,7 @@ import shlex
 import subprocess
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -96,8 +97,8 @@ LAB: dict[str, tuple[str, ...]] = {
     "link": ("ip", "-j", "-d", "link", "show", "dev", "{interface}"),
     "libbpf": TOOLS["libbpf"],
 }
-"""For both hosts of a lab, asked each time; ``{interface}`` is the host's end of the link. What can change meanwhile is
-read around each window (`xdplab.counters.settings`)."""
+"""For both hosts of a lab, asked before each run; ``{interface}`` is the host's end of the link. What can change
+meanwhile is read around each window (`xdplab.counters.settings`)."""
 
 LAB_TOOLS: dict[str, tuple[str, ...]] = {
     **{name: argv for name, argv in TOOLS.items() if name not in LAB},
@@ -172,8 +173,12 @@ def _calls(questions: Mapping[str, tuple[str, ...]]) -> str:
     return "".join(f"ask {name} {shlex.join(argv)}\n" for name, argv in questions.items())
 
 
+@cache
 def own_version() -> dict[str, str]:
-    """Return xdplab's commit if this is a checkout: a number leads back to the code that measured it."""
+    """Return xdplab's commit if this is a checkout: a number leads back to the code that measured it.
+
+    It is asked once: what a process measures with is what it loaded as it began.
+    """
     here = Path(__file__).resolve().parent
     git = subprocess.run(
         ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
@@ -184,11 +189,15 @@ def own_version() -> dict[str, str]:
     return {"commit": git.stdout.strip()} if git.returncode == 0 else {"absent": "not a git checkout"}
 
 
-def host_states(lab: Lab) -> dict[str, Any]:
-    """Return both hosts' answers, which they give at the same time, and xdplab's own version, for the manifest."""
+def host_states(lab: Lab, when: When = "before") -> dict[str, Any]:
+    """Return both hosts' answers, which they give at the same time, and xdplab's own version, for the manifest.
+
+    After a run that is what always changes.
+    """
+    ask = _state if when == "before" else lambda _lab, host, _interface: answers(host, MOMENT)
     with ThreadPoolExecutor(2) as meanwhile:
-        tg = meanwhile.submit(_state, lab, lab.tg, lab.tg_interface)
-        dut = meanwhile.submit(_state, lab, lab.dut, lab.dut_interface)
+        tg = meanwhile.submit(ask, lab, lab.tg, lab.tg_interface)
+        dut = meanwhile.submit(ask, lab, lab.dut, lab.dut_interface)
         return {
             "lab": lab.name,
             "label": lab.label,

@@ -52,7 +52,7 @@ def test_only_a_loader_that_is_killed_is_tried_again(
 def test_a_connection_that_is_lost_after_the_last_trial_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run whose trials were all measured ended with an error, because its hosts' state was asked only once."""
     states, noted = Dying(CutOffError("dut: the connection is lost")), []
-    monkeypatch.setattr(runs, "host_states", lambda _: states())
+    monkeypatch.setattr(runs, "host_states", lambda *_: states())
     record = SimpleNamespace(note=lambda when, state: noted.append((when, state)), keep=lambda: None)
     runs._ask(record, "after", {"auto": SimpleNamespace(name="netns:auto")})
     assert noted == [("after", "prepared")]

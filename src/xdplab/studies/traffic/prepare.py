@@ -9,17 +9,18 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from xdplab.counters.probe import CounterProbe
-from xdplab.deploy.native import build_tool, build_workload
+from xdplab.deploy.native import build_tools as build_native
+from xdplab.deploy.native import build_workload
+from xdplab.deploy.queues import of_each
 from xdplab.errors import HostError, HostLostError, ProgramError
 from xdplab.generators import XDPGEN, Adapter, Installed, Staying, installed
-from xdplab.hosts import Host
+from xdplab.hosts import Host, run_together
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab
 from xdplab.lazy import lazy
@@ -42,9 +43,6 @@ from xdplab.studies.trial_facts import Limit, MachineFacts
 userspace = lazy("xdplab.programs.userspace")  # an emulator, for af_xdp alone
 
 T = TypeVar("T")
-
-AT_ONCE = 4
-"""Tools that are put on the hosts at the same time: an SSH server takes ten commands of a connection at once."""
 
 
 @dataclass(frozen=True)
@@ -79,53 +77,55 @@ class Prepared:
 def build_tools(lab: Lab, points: Iterable[Point]) -> Tools:
     """Ship the C tools and build them where they run. Raises HostError naming a missing compiler or header."""
     with_sockets = any(point.mode == "af_xdp" for point in points)
-    here = LocalHost()
-    generator = generator_of(lab, here)  # first, so that each compiler is asked for its version once
-    with ThreadPoolExecutor(AT_ONCE) as meanwhile:
-
-        def on(host: Host, name: str) -> Future[str]:
-            return meanwhile.submit(_build_tool, lab, here, host, name)
-
-        xdpload, cpuclock, sampler = (on(lab.dut, name) for name in ("xdpload", "cpuclock", "sampler"))
-        reader, reader_on_tg = on(lab.dut, "reader"), on(lab.tg, "reader")
-        afxdp_user = on(lab.dut, "afxdp_user") if with_sockets else None
+    on_dut = ["xdpload", "cpuclock", "sampler", "reader", *["afxdp_user"] * with_sockets]
+    generator = generator_of(lab) if lab.generator.path else None
+    on_tg = ["reader", *["xdpgen"] * (generator is None)]
+    dut, tg = _built_on(lab, (lab.dut, on_dut), (lab.tg, on_tg))
+    if generator is None:
+        generator = Installed(XDPGEN, tg["xdpgen"], lab.tg_interface)
     return Tools(
-        xdpload=xdpload.result(),
-        cpuclock=cpuclock.result(),
-        sampler=sampler.result(),
-        reader=reader.result(),
-        reader_on_tg=reader_on_tg.result(),
+        xdpload=dut["xdpload"],
+        cpuclock=dut["cpuclock"],
+        sampler=dut["sampler"],
+        reader=dut["reader"],
+        reader_on_tg=tg["reader"],
         generator=generator.program,
-        afxdp_user=afxdp_user.result() if afxdp_user else None,
+        afxdp_user=dut.get("afxdp_user"),
         adapter=generator.adapter,
         port=generator.port,
     )
 
 
-def generator_of(lab: Lab, here: Host | None = None) -> Installed:
-    """Put the lab's generator on the TG, ready to start.
-
-    ``here``: this machine, if its compilers have been asked for their versions already.
-    """
+def generator_of(lab: Lab) -> Installed:
+    """Put the lab's generator on the TG, ready to start."""
     place = lab.generator
     if place.path is None:
-        return Installed(XDPGEN, _build_tool(lab, here or LocalHost(), lab.tg, "xdpgen"), lab.tg_interface)
+        (tg,) = _built_on(lab, (lab.tg, ["xdpgen"]))
+        return Installed(XDPGEN, tg["xdpgen"], lab.tg_interface)
     return installed(place.kind, lab.tg, f"{lab.work_dir(lab.tg)}/{place.kind}", place, lab.cpus().tg)
 
 
-def _build_tool(lab: Lab, here: Host, host: Host, name: str) -> str:
-    if lab.native_dir is None:
-        return build_tool(host, name, native_dir(lab))
-    # Compiled once here and copied there: a new lab would take 6 s to compile its tools, a guest minutes.
-    return _put_there(lab, host, lab.native_dir, build_tool(here, name, str(lab.native_dir)))
+def _built_on(lab: Lab, *wanted: tuple[Host, Sequence[str]]) -> list[dict[str, str]]:
+    """Build tools for each host, and return their paths there by name."""
+    cache = lab.native_dir
+    if cache is None:
+        paths = of_each(wanted, lambda row: build_native(row[0], row[1], native_dir(lab)))
+    else:
+        # Compiled once here and copied there: a new lab would take 6 s to compile its tools, a guest minutes.
+        names = list(dict.fromkeys(name for _, of_host in wanted for name in of_host))
+        here = dict(zip(names, build_native(LocalHost(), names, str(cache)), strict=True))
+        paths = of_each(wanted, lambda row: _put_there(lab, row[0], cache, [here[name] for name in row[1]]))
+    return [dict(zip(names, of_host, strict=True)) for (_, names), of_host in zip(wanted, paths, strict=True)]
 
 
-def _put_there(lab: Lab, host: Host, cache: Path, product: str) -> str:
-    """Copy what was compiled in this machine's ``cache`` to the host, unless it is already there; return its path."""
-    path = f"{native_dir(lab)}/{Path(product).relative_to(cache)}"
-    if not host.run(["test", "-f", path], check=False).ok:
-        host.put(Path(product), path, mode=0o755)
-    return path
+def _put_there(lab: Lab, host: Host, cache: Path, products: Sequence[str]) -> list[str]:
+    """Copy what was compiled in this machine's ``cache`` to the host, unless it is already there; return the paths."""
+    paths = [f"{native_dir(lab)}/{Path(product).relative_to(cache)}" for product in products]
+    looks = run_together(host, [["test", "-f", path] for path in paths])
+    for product, path, present in zip(products, paths, looks, strict=True):
+        if not present.ok:
+            host.put(Path(product), path, mode=0o755)
+    return paths
 
 
 def native_dir(lab: Lab) -> str:
@@ -277,7 +277,7 @@ def _ship_twin(
         workload = build_workload(lab.dut, source, native_dir(lab), flags=USER_FLAGS)
     else:
         twin = build_workload(LocalHost(), source, str(lab.native_dir), flags=USER_FLAGS)
-        workload = _put_there(lab, lab.dut, lab.native_dir, twin)
+        (workload,) = _put_there(lab, lab.dut, lab.native_dir, [twin])
     library = lab.dut.get(workload)
     counts = prove_user(library, spec)
     built.add("proof_user.json", json.dumps([asdict(count) for count in counts], indent=1) + "\n")

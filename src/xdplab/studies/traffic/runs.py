@@ -193,5 +193,5 @@ def _ask(hosts: SessionRecord, when: When, labs: Labs) -> None:
     """Record the state of each lab's hosts. A connection that is lost between trials is made again."""
     for lab in labs.values():
         with step(f"asking the hosts of lab {lab.name} what they are"):
-            hosts.note(when, tried_again(CUTS, partial(host_states, lab)))
+            hosts.note(when, tried_again(CUTS, partial(host_states, lab, when)))
     hosts.keep()

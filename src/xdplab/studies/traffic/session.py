@@ -140,7 +140,6 @@ class TrafficSession:
             self._second_ends = second_endpoints(self._lab, self._second.ends if self._second else None)
             ports = [end.interface for end in self._ends if end.host is self._lab.dut]
             points = [trial.point for trial in self._trials]
-            refuse_way_out(self._lab.dut, ports, points)
             if any(point.program.setup for point in points):
                 stack.enter_context(kept_sysctls(self._lab.dut))
             self._dut, *others = (
@@ -155,7 +154,9 @@ class TrafficSession:
             with ThreadPoolExecutor() as meanwhile, step("building tools and programs"):
                 tools = meanwhile.submit(build_tools, self._lab, points)
                 programs = meanwhile.submit(lambda: self._all_prepared(tools.result()))
+                way_out = meanwhile.submit(refuse_way_out, self._lab.dut, ports, points)
                 list(meanwhile.map(lambda held: held.take(), self._held))
+                way_out.result()
                 self._switch_off()
                 self._context = self._made_context(tools.result(), programs.result)
             stack.callback(lambda: self._context.close_probes())
@@ -191,29 +192,32 @@ class TrafficSession:
     def _made_context(self, tools: Tools, programs: Callable[[], Mapping[ProgramFactors, Prepared]]) -> TrialContext:
         """Put all that the trials need beside their ``programs`` on the hosts; only then wait for these."""
         lab, run = self._lab, self._run
-        return TrialContext(
-            lab=lab,
-            plan=self._plan,
-            tools=tools,
-            rivals=self._rivals(),
-            dut_probe=install(
+        with ThreadPoolExecutor() as meanwhile:
+            tg = meanwhile.submit(
+                install, lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters", reader=tools.reader_on_tg
+            )
+            tg_machine = meanwhile.submit(machine_of, lab.tg)
+            kernel = meanwhile.submit(lab.dut.run, ["uname", "-r"])
+            dut_probe = install(
                 lab.dut,
                 "dut",
                 lab.dut_interface,
                 f"{lab.work_dir(lab.dut)}/counters",
                 reader=tools.reader,
                 sampler=tools.sampler,
-            ),
-            tg_probe=install(
-                lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters", reader=tools.reader_on_tg
-            ),
+            )
+        machine = MachineFacts(
+            kernel=kernel.result().text.strip(), tg_machine=tg_machine.result(), switched_off=self._switched
+        )
+        return TrialContext(
+            lab=lab,
+            plan=self._plan,
+            tools=tools,
+            rivals=self._rivals(),
+            dut_probe=dut_probe,
+            tg_probe=tg.result(),
             run_id=run.run_id,
-            machine=MachineFacts(
-                kernel=lab.dut.run(["uname", "-r"]).text.strip(),
-                rx_ring_entries=_rx_ring_entries(lab),
-                tg_machine=machine_of(lab.tg),
-                switched_off=self._switched,
-            ),
+            machine=machine,
             pdr=known_pdr(run),
             link=link_rate(lab),
             second=self._second,
