@@ -221,7 +221,7 @@ def test_what_others_may_have_written_builds_only_after_a_yes(made: Callable[...
         ("--repo repo --good HEAD --bad FIRST src/p.bpf.c", "not an ancestor"),
         ("--repo repo --good FIRST --bad HEAD~1 src/p.bpf.c", "nothing to find"),
         ("--repo repo --good HEAD --bad HEAD src/p.bpf.c", "nothing to find"),
-        ("--repo repo --good FIRST --bad HEAD src/other.bpf.c", "no src/other.bpf.c"),
+        ("--repo repo --good FIRST --bad HEAD src/other.bpf.c", "below --repo"),
         ("--repo repo --good FIRST --bad HEAD ../other.bpf.c", "not inside"),
         ("--repo repo --good FIRST --bad HEAD --step 13 src/p.bpf.c", "differ by 12"),
         ("--repo repo --good FIRST --bad HEAD", "FILE is missing"),
@@ -242,6 +242,7 @@ def test_a_question_without_an_answer_is_one_line(words: str, fact: str, made: C
     assert (code in (2, 3, 4, 7), len(lines)) == (True, 1), (code, out, error)
     assert fact in lines[0]
     assert "Traceback" not in error
+    assert not list(Path().glob("results/*")), "a refusal leaves no folder"
 
 
 @pytest.mark.parametrize(

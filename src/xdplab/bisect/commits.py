@@ -125,7 +125,7 @@ class Commits:
             self._run_build(self._build)
         path = self._clone / self._file
         if not path.is_file():
-            raise ProgramError(f"there is no {self._file}")
+            raise ProgramError(f"there is no {self._file}", remedy="FILE is a path below --repo")
         yield Candidate(path, self._kernel)
 
     def _run_build(self, build: str) -> None:

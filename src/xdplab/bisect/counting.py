@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -63,8 +64,8 @@ class KeptCosts:
     def case(self, program: Path, kernel: str) -> Case:
         """Raises ProgramError, UnsupportedError with the reason of what has no cost."""
         request = replace(self._request, programs=(str(program),), kernels=(kernel,))
-        with tempfile.TemporaryDirectory(prefix="xdplab-bisect-") as results:
-            run = STUDY.start(request, Path(results))
+        with self._scratch() as results:
+            run = STUDY.start(request, results)
             kept = self._folder / f"{run.plan.points[0].point_id}.json"  # of equal preprocessed text it is the same
             if not kept.is_file():
                 run.measure_at(Places(self._session, lambda _: {}, ()), progress.silent())
@@ -74,6 +75,17 @@ class KeptCosts:
                 gate.write_baseline(gate.cases_of(run.rows()), kept)
         (case,) = gate.read_baseline(kept)
         return case
+
+    @contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        """Give a folder beside the costs: what a kill leaves goes with the next."""
+        folder = self._folder.with_name(f"{self._folder.name}-scratch")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _session(self, plan: StudyPlan[CostRequest, CostPoint]) -> StandingGuest:
         self._guest = self._guest or StandingGuest(plan)

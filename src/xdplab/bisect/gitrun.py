@@ -74,6 +74,6 @@ def judged(baseline: Path, file: str, settings: str, step: float | None) -> Judg
     threshold = counting.Threshold.above(good, ANY_RISE if step is None else Fraction(step))
     with (
         tempfile.TemporaryDirectory(prefix="xdplab-judge-") as folder,
-        closing(counting.KeptCosts(Path(folder), request)) as costs,
+        closing(counting.KeptCosts(Path(folder) / "costs", request)) as costs,
     ):
         return counting.judged_by(threshold, lambda: costs.case(Path(file), kernel))

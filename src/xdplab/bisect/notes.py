@@ -7,6 +7,7 @@ anew: what is judged already answers at once.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -16,11 +17,11 @@ from pathlib import Path
 
 from xdplab import trust
 from xdplab.bisect.search import Judged, Revision
-from xdplab.errors import PlanError, ResultsError
+from xdplab.errors import PlanError, ProgramError, ResultsError, UnsupportedError
 from xdplab.run.disk import locked, write_whole
 from xdplab.run.rundir import read_json
 
-_REQUEST = "bisect.json"
+_REQUEST, _JUDGED = "bisect.json", "judged"
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,17 @@ class Notes:
 
     @contextmanager
     def writer(self) -> Iterator[None]:
-        """Be the only one that works in it. Raises ResultsError."""
+        """Be the only one that works in it. Raises ResultsError. What is refused before anything is judged leaves no
+        folder."""
         with locked(self.path) as alone:
             if not alone:
                 raise ResultsError(f"{self.path} is in use by another process")
-            yield
+            try:
+                yield
+            except (PlanError, ProgramError, UnsupportedError):
+                if not (self.path / _JUDGED).exists():
+                    shutil.rmtree(self.path, ignore_errors=True)
+                raise
 
     def verdict(self, revision: Revision) -> Judged | None:
         path = self._of(revision)
@@ -99,7 +106,7 @@ class Notes:
         write_whole(self._of(revision), (json.dumps(asdict(verdict)) + "\n").encode())
 
     def _of(self, revision: Revision) -> Path:
-        return self.path / "judged" / f"{revision.key}.json"
+        return self.path / _JUDGED / f"{revision.key}.json"
 
 
 def require_name(name: str) -> None:
