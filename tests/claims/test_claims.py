@@ -239,7 +239,8 @@ def test_counted_packets_are_exact(tmp_path: Path) -> None:
     answers = judge(run, counts, tmp_path)
     assert [(one.verdict, one.low, one.high) for one in answers] == [(HOLDS, 87, 87), (REFUTED, 450, 450)]
     exact = [ClaimedPoint({"mode": mode}, {1: value}, exact=(value, value)) for mode, value in TWICE.items()]
-    for claim, verdict in ((ratio(at_least=2), HOLDS), (ratio(at_least=2.01), REFUTED)):
+    same = Claim.model_validate({"equal": "x", **SIDES, "within": 0})
+    for claim, verdict in ((ratio(at_least=2), HOLDS), (ratio(at_least=2.01), REFUTED), (same, REFUTED)):
         assert verdict_of(parts_of(claim, instances(claim, exact))) == verdict
 
 

@@ -12,7 +12,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from xdplab.errors import PlanError
-from xdplab.plan.model import Share
+from xdplab.plan.model import share
 from xdplab.yaml_errors import complaint
 from xdplab.yaml_file import composed, read_yaml, yaml_words
 
@@ -66,7 +66,7 @@ class Claim(BaseModel):
     at_least: Number | None = None
     at_most: Number | None = None
     exactly: Number | None = None
-    within: Share | None = None
+    within: Annotated[float, BeforeValidator(share), Field(ge=0, lt=1)] | None = None  # exact counts may be equal
     printed: Annotated[str, BeforeValidator(lambda value: f"{value}" if isinstance(value, int | float) else value)] = ""
 
     @model_validator(mode="after")
