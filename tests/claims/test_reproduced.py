@@ -43,7 +43,12 @@ def test_an_artifact_is_reproduced_from_its_file_and_from_its_folder(theirs: Pat
     with zipfile.ZipFile("artifact.zip") as archive:
         archive.extractall("artifact")
     readme = Path("artifact/README.md").read_text()
-    assert readme.index("xdplab reproduce") < readme.index(TWICE) < readme.index("xdplab import bundle")
+    assert (
+        readme.index("xdplab reproduce")
+        < readme.index(TWICE)
+        < readme.index("AMD EPYC")
+        < readme.index("xdplab import bundle")
+    )
     own = here(tmp_path)
     judgements = judged(open_run(theirs))
     measured = {one.claim: one.estimate for one in judgements}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -16,11 +17,17 @@ from xdplab.claims.estimates import HOLDS, OPEN, REFUTED, ClaimVerdict, deciding
 from xdplab.claims.grammar import Sentence, read_claims, sentences
 from xdplab.claims.points import ClaimedPoint, instances, measured_points, metrics_of, refuse, words_of
 from xdplab.errors import PlanError
+from xdplab.lazy import lazy
 from xdplab.plan import Plan
 from xdplab.plan.model import CLAIMS_FILE
 from xdplab.studies.kind import Run
 from xdplab.studies.tables import markdown
 from xdplab.text import many
+
+if TYPE_CHECKING:
+    from xdplab.studies import report
+else:
+    report = lazy("xdplab.studies.report")
 
 CODES: dict[ClaimVerdict, int] = {HOLDS: 0, REFUTED: 1, OPEN: 2}
 """The exit code of an answer."""
@@ -164,9 +171,14 @@ def summary(claims: Sequence[JudgedClaim]) -> str:
 def for_reviewers(run: Run[Any]) -> str:
     """Return the beginning of an artifact's README: its claims as they were judged, and how they are judged again."""
     answers = judged(run)
-    state = run.state
+    places = [f"* {name}: {value}" for name, value in report.place(run, run.rows())]
     return _README.format(
-        name=run.directory.name, summary=summary(answers), table=markdown(table(answers)), trials=state.total
+        name=run.directory.name,
+        summary=summary(answers),
+        table=markdown(table(answers)),
+        trials=run.state.total,
+        version=version("xdplab"),
+        places="\n".join(places) or "Nothing was recorded.",
     )
 
 
@@ -181,4 +193,9 @@ be named instead. Commands that the plan names are asked for; read them, then `x
 allows them. `xdplab claims` judges the trials that are in here. {summary}:
 
 {table}
+## Where they were measured
+
+{places}
+
+Written by xdplab {version}.
 """
