@@ -17,7 +17,7 @@ from xdplab.text import many
 MOST_FUNCTIONS = 10
 TITLE = "What a packet costs in each kernel"
 _MADE = (
-    "Instructions per packet, [counted](../use/kernels.md) in an emulated guest by `xdplab kernels report`: no time, "
+    "Instructions per packet, counted (docs/use/kernels.md) in an emulated guest by `xdplab kernels report`: no time, "
     "and no noise. What stands below the list of runs depends on kernels and objects alone; of runs on a busy machine "
     "single numbers may be one off, or hold to a range."
 )
