@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.analysis import MARGIN
-from xdplab.cli.common import AS_JSON, FORMAT, RunPath, in_lab, print_json, show_frame, tell
+from xdplab.cli.common import AS_JSON, RunPath, format_option, in_lab, print_json, show_frame, tell
 from xdplab.cli.options import PATH, Sharing
 from xdplab.lazy import lazy
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
     from xdplab.claims import judged, reproduced
+    from xdplab.cli import ktap
     from xdplab.cli import run as running
     from xdplab.studies import report
 else:
+    ktap = lazy("xdplab.cli.ktap")
     judged, reproduced = lazy("xdplab.claims.judged"), lazy("xdplab.claims.reproduced")
     running, report = lazy("xdplab.cli.run"), lazy("xdplab.studies.report")
 
@@ -30,7 +32,7 @@ CLAIMS_FILE = click.option(
 @click.command()
 @click.argument("directory", metavar="RUN", type=RunPath())
 @CLAIMS_FILE
-@FORMAT
+@format_option("table", "csv", "markdown", "json", "ktap")
 @AS_JSON
 def claims(directory: Path, file: Path | None, form: str, as_json: bool) -> int:
     """Say of each claim whether it holds in RUN, is refuted, or cannot be told here.
@@ -42,12 +44,19 @@ def claims(directory: Path, file: Path | None, form: str, as_json: bool) -> int:
     run.check_raw()
     answers = judged.judged(run, file)
     if as_json:
-        print_json({"run": run.directory.name, "claims": [*map(asdict, answers)]})
+        print_json({"run": run.directory.name, "claims": [*map(asdict, answers)]}, map(_case, answers))
     else:
         show_frame(judged.table(answers), form=form)
         if form == "table":
             tell(judged.summary(answers))
     return judged.exit_code(answers)
+
+
+def _case(claim: judged.JudgedClaim) -> ktap.Case:
+    """Return a claim as a test; one that cannot be told is skipped."""
+    results: dict[int, ktap.Result] = {0: "ok", 1: "not ok", 2: "skip"}
+    detail = ", ".join(filter(None, (claim.promise, claim.estimate, claim.would_tell)))
+    return ktap.Case(claim.claim, results[judged.CODES[claim.verdict]], detail)
 
 
 @click.command()

@@ -12,11 +12,11 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -27,15 +27,17 @@ from xdplab.text import visible
 if TYPE_CHECKING:
     import pandas as pd
 
-    from xdplab.cli import screen
+    from xdplab.cli import ktap, screen
+    from xdplab.cli.ktap import Case
     from xdplab.plan import model
-    from xdplab.run import frames, listing
+    from xdplab.run import frames, listing, progress
+    from xdplab.run.progress import Observer
     from xdplab.run.rundir import RunDirectory
     from xdplab.studies import tables
     from xdplab.studies.kept import RunAnswer
 else:
     screen, listing = lazy("xdplab.cli.screen"), lazy("xdplab.run.listing")
-    frames = lazy("xdplab.run.frames")
+    frames, ktap, progress = lazy("xdplab.run.frames"), lazy("xdplab.cli.ktap"), lazy("xdplab.run.progress")
     model, tables = lazy("xdplab.plan.model"), lazy("xdplab.studies.tables")
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -52,6 +54,7 @@ else:
     listing = lazy("xdplab.run.listing")
 
 
+F = TypeVar("F", bound=Callable[..., Any])
 NOTHING_VALID = 17
 """The exit code of a run in which no trial is valid."""
 MISUSED = 64
@@ -251,12 +254,56 @@ def tell_unfinished(run: RunDirectory) -> None:
         tell(f"{run.path}: {progress}", err=True)
 
 
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for a script, with all digits.")
+def _for_scripts(context: click.Context, parameter: click.Parameter, as_json: bool) -> bool:
+    return as_json or SCRIPT in context.meta
 
 
-def print_json(content: Any) -> None:
-    """Print what `--json` asks for; `xdplab.cli.answers` has its type. JSON has no number that is not finite: null."""
-    echo(json.dumps(_finite(content), indent=1, default=str))
+AS_JSON = click.option(
+    "--json", "as_json", is_flag=True, callback=_for_scripts, help="Print JSON for a script, with all digits."
+)
+SCRIPT = "xdplab.script"
+"""Where a command's context has the cases that `--format ktap` collects; None for JSON."""
+
+
+def _for_person(context: click.Context, parameter: click.Parameter, form: str | None) -> str | None:
+    """Return the form of a table that a person reads; note one that a script reads."""
+    if form not in ("json", "ktap"):
+        return form
+    context.meta[SCRIPT] = ktap.Cases() if form == "ktap" else None
+    return "table"
+
+
+def format_option(*forms: str) -> Callable[[F], F]:
+    """Return `--format` with these forms; the command gets it as ``form`` if one is a table."""
+    return click.option(
+        "--format",
+        "form",
+        type=click.Choice(forms),
+        default="table" if "table" in forms else None,
+        show_default=True,
+        is_eager=True,  # --json looks at it
+        expose_value="table" in forms,
+        callback=_for_person,
+        help="Print it for a spreadsheet, a text, or a script; KTAP is what the kernel's tests print.",
+    )
+
+
+FORMAT, SCRIPT_FORMAT = format_option("table", "csv", "markdown", "json"), format_option("json", "ktap")
+
+
+def observer_of(as_json: bool) -> Observer:
+    """Return what tells a run's progress: on the terminal, or not at all; or what collects the cases of KTAP."""
+    collecting: Observer | None = click.get_current_context().meta.get(SCRIPT)
+    return collecting or (progress.silent() if as_json else progress.observer_for(screen.console()))
+
+
+def print_json(content: Any, cases: Iterable[Case] = ()) -> None:
+    """Print what `--json` asks for; `xdplab.cli.answers` has its type. JSON has no number that is not finite: null.
+
+    With `--format ktap`, print the trials that were measured, and ``cases``.
+    """
+    collected: ktap.Cases | None = click.get_current_context().meta.get(SCRIPT)
+    echo(json.dumps(_finite(content), indent=1, default=str) if collected is None else collected.text(cases))
 
 
 def _finite(content: Any) -> Any:
@@ -282,16 +329,6 @@ class RunPath(click.ParamType[Path]):
         if run != Path(value):
             tell(f"{value} is {run}", err=True)
         return run
-
-
-FORMAT = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "csv", "markdown"]),
-    default="table",
-    show_default=True,
-    help="On the terminal, for a spreadsheet, or for a text.",
-)
 
 
 def show_frame(frame: pd.DataFrame, *, form: str = "table", title: str | None = None) -> None:

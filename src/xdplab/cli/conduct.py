@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from xdplab.cli.common import NOTHING_VALID, figure_facts, print_json, results_facts, tell
+from xdplab.cli.common import NOTHING_VALID, figure_facts, observer_of, print_json, results_facts, tell
 from xdplab.errors import ResultsError, UnsupportedError
 from xdplab.lazy import lazy
 from xdplab.text import step
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from xdplab.cli import screen
     from xdplab.cli.options import StudyRun
-    from xdplab.run import progress, rundir
+    from xdplab.run import rundir
     from xdplab.run.progress import Observer
     from xdplab.run.state import RunState
     from xdplab.studies import kept, pictures
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from xdplab.studies import kinds as openable
     from xdplab.studies.kind import Kind, Run
 else:
-    progress, screen = lazy("xdplab.run.progress"), lazy("xdplab.cli.screen")
+    screen = lazy("xdplab.cli.screen")
     kinds, rundir = lazy("xdplab.studies.kind"), lazy("xdplab.run.rundir")
     openable, pictures = lazy("xdplab.studies.kinds"), lazy("xdplab.studies.pictures")
     kept = lazy("xdplab.studies.kept")
@@ -97,7 +97,7 @@ def measure_missing(run: Run[Any], measure: Measure, *, new: bool, as_json: bool
             tell(f"{'searching' if run.kind.name == 'search' else 'measuring'} into {run.directory.path}")
         if run.state.owed:
             try:
-                measure(progress.silent() if as_json else progress.observer_for(screen.console()))
+                measure(observer_of(as_json))
             except KeyboardInterrupt:
                 tell(_interrupted(run), err=as_json)
                 raise

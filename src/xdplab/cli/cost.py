@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import print_json, results_facts, show_frame, tell
+from xdplab.cli.common import SCRIPT_FORMAT, print_json, results_facts, show_frame, tell
 from xdplab.cli.conduct import exit_code, measure_missing, show_results, study_run
 from xdplab.cli.options import PATH, StudyRun, options_as, study_run_options
 from xdplab.cli.programs import ProgramSettings, user_program_options
@@ -25,6 +25,7 @@ from xdplab.studies.cost.points import KERNEL, MODES, CostRequest, kernel_of, sm
 from xdplab.text import step
 
 if TYPE_CHECKING:
+    from xdplab.cli import ktap
     from xdplab.run import progress
     from xdplab.studies import kind as kinds
     from xdplab.studies import kinds as openable
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from xdplab.studies.cost.gate import Case
     from xdplab.studies.kind import Run
 else:
-    progress = lazy("xdplab.run.progress")
+    ktap, progress = lazy("xdplab.cli.ktap"), lazy("xdplab.run.progress")
     gate, stacks = lazy("xdplab.studies.cost.gate"), lazy("xdplab.studies.cost.stacks")
     kinds, openable = lazy("xdplab.studies.kind"), lazy("xdplab.studies.kinds")
 
@@ -67,6 +68,7 @@ baseline_options = options_as(
 @user_program_options
 @baseline_options
 @study_run_options
+@SCRIPT_FORMAT
 def cost(
     words: tuple[str, ...], programs: ProgramSettings, choices: StudyRun, baseline: Baseline, **chosen: Any
 ) -> int:
@@ -88,7 +90,8 @@ def cost(
         tell(f"not comparable: {line}", err=choices.as_json)
     if choices.as_json:
         against = None if compared is None else {"baseline": baseline.against, **compared.to_json()}
-        print_json(results_facts(run.directory) | {"figures": [], "against": against})
+        answers = (_case(one, baseline) for one in ([] if compared is None else compared.differences))
+        print_json(results_facts(run.directory) | {"figures": [], "against": against}, answers)
     else:
         show_results(run)
         _show_tables(run)
@@ -104,6 +107,15 @@ def cost(
         return 0
     tell(compared.text(str(baseline.against)), err=choices.as_json)
     return EXIT_CODES[compared.verdict]
+
+
+def _case(one: gate.CostDifference, baseline: Baseline) -> ktap.Case:
+    """Return the gate's answer on one packet as a test; one that cannot be compared is skipped."""
+    name, (more, total) = f"{one.new.title} against {baseline.against}", one.growth
+    if one.made_otherwise:
+        return ktap.Case(name, "skip", "; ".join(one.made_otherwise))
+    grew = f"{float(more):+.3f} instructions per packet, {total}{one.most_changed(more)}" if more > 0 else ""
+    return ktap.Case(name, "not ok" if more > Fraction(baseline.tolerance) else "ok", grew)
 
 
 def counted_difference(

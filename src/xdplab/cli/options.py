@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import AS_JSON, RunPath
+from xdplab.cli.common import AS_JSON, F, RunPath
 from xdplab.errors import LabError
 from xdplab.lazy import lazy
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 else:
     kinds = lazy("xdplab.studies.kind")
 
-F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
 

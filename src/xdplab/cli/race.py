@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import AS_JSON, NOTHING_VALID, SHARE, in_lab, print_json, status_facts, tell
-from xdplab.cli.conduct import conduct, exit_code
+from xdplab.cli.common import AS_JSON, NOTHING_VALID, SCRIPT_FORMAT, SHARE, in_lab, print_json, status_facts, tell
+from xdplab.cli.conduct import conduct, exit_code, measure_missing
 from xdplab.cli.options import PATH, options_as
 from xdplab.cli.plan import require_labs, tell_extent
 from xdplab.cli.programs import ProgramSettings, user_program_options
@@ -20,7 +20,8 @@ from xdplab.lazy import lazy
 from xdplab.programs.spec import WORKLOADS
 
 if TYPE_CHECKING:
-    from xdplab.cli import cost
+    from xdplab.analysis.decide.race import Outcome
+    from xdplab.cli import cost, ktap
     from xdplab.plan import Plan, model
     from xdplab.run.progress import Observer
     from xdplab.run.state import RunState
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from xdplab.studies.traffic import kind, run_files, runs
     from xdplab.studies.traffic import race as races
 else:
-    cost = lazy("xdplab.cli.cost")
+    cost, ktap = lazy("xdplab.cli.cost"), lazy("xdplab.cli.ktap")
     model = lazy("xdplab.plan.model")
     comparing, kind = lazy("xdplab.studies.comparing"), lazy("xdplab.studies.traffic.kind")
     races, run_files = lazy("xdplab.studies.traffic.race"), lazy("xdplab.studies.traffic.run_files")
@@ -116,6 +117,7 @@ race_options = options_as(
 @user_program_options
 @race_options
 @AS_JSON
+@SCRIPT_FORMAT
 @in_lab
 def race(
     lab_name: str | None, /, first: str, second: str, programs: ProgramSettings, rules: RaceRules, as_json: bool
@@ -136,27 +138,34 @@ def race(
     plan = race_plan((first, second), rules, programs, labs)
     require_labs(lab_name, plan)
     with runs.lab_for(lab_name or plan.lab, plan) as lab:
+        run = kind.TRAFFIC.run(runs.start(plan, lab, rules.out))
+
+        def measure(seen: Observer) -> RunState:
+            if not as_json:
+                tell_extent(plan, run_files.run_trials_of(run.directory))
+            return run.measure_at(runs.InLab(lab), seen)
+
         if as_json:
-            run = kind.measured(plan, lab, rules.out)
+            measure_missing(run, measure, new=True, as_json=True)
             code = exit_code(run)
         else:
-            run = kind.TRAFFIC.run(runs.start(plan, lab, rules.out))
-
-            def measure(seen: Observer) -> RunState:
-                tell_extent(plan, run_files.run_trials_of(run.directory))
-                return run.measure_at(runs.InLab(lab), seen)
-
             code = conduct(run, measure, figures=False)
     outcome = races.outcome_of(run.directory)
     labs = labs or (lab_name or plan.lab,) * 2
     counted = _counted((first, second), rules, programs, labs) if rules.cost else None
     if as_json:
         facts = {"status": status_facts(run.directory), **outcome.to_json()}
-        print_json(facts | {"cost": None if counted is None else counted.to_json()})
+        print_json(facts | {"cost": None if counted is None else counted.to_json()}, [_case(first, second, outcome)])
     elif counted is not None:
         tell(counted.text)
     nothing = (NOTHING_VALID, UnsupportedError.exit_code)
     sys.exit(code if code in nothing else comparing.EXIT_CODES[outcome.standing.answer])
+
+
+def _case(first: str, second: str, outcome: Outcome) -> ktap.Case:
+    """Return the race as a test: two sides that are equivalent pass, and one that is undecided is skipped."""
+    results: dict[str, ktap.Result] = {"equivalent": "ok", "differs": "not ok", "undecided": "skip"}
+    return ktap.Case(f"{second} is as fast as {first}", results[outcome.standing.answer], outcome.text)
 
 
 def _counted(

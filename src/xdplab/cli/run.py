@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import AS_JSON, RunPath, in_lab, parse_only, print_json, results_facts, show, status_facts, tell
+from xdplab.cli.common import (
+    AS_JSON,
+    SCRIPT_FORMAT,
+    RunPath,
+    in_lab,
+    parse_only,
+    print_json,
+    results_facts,
+    show,
+    status_facts,
+    tell,
+)
 from xdplab.cli.conduct import conduct, conduct_study, exit_code
 from xdplab.cli.options import PATH, Sharing, StudyRun, options_as, sharing_options
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs, require_timed, tell_extent
@@ -75,6 +86,7 @@ planned_run_options = options_as(
 @PLAN_OR_NAME
 @planned_run_options
 @AS_JSON
+@SCRIPT_FORMAT
 @sharing_options
 @in_lab
 def run(lab_name: str | None, plan: str, new: PlannedRun, as_json: bool, sharing: Sharing) -> int:

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import AS_JSON, in_lab, print_json, show, tell
+from xdplab.cli.common import AS_JSON, SCRIPT_FORMAT, in_lab, print_json, show, tell
 from xdplab.cli.plan import find_plan, require_timed
 from xdplab.lazy import lazy
 from xdplab.run.disk import replacing
 
 if TYPE_CHECKING:
-    from xdplab.cli import screen
+    from xdplab.cli import ktap, screen
     from xdplab.plan import model
     from xdplab.run import progress
     from xdplab.studies.traffic import comparison, runs
     from xdplab.studies.traffic import selftest as controls
 else:
+    ktap = lazy("xdplab.cli.ktap")
     progress, screen = lazy("xdplab.run.progress"), lazy("xdplab.cli.screen")
     runs, controls = lazy("xdplab.studies.traffic.runs"), lazy("xdplab.studies.traffic.selftest")
     model = lazy("xdplab.plan.model")
@@ -62,6 +63,7 @@ LAB = "netns:selftest"
     "--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Also write the table into this file."
 )
 @AS_JSON
+@SCRIPT_FORMAT
 @in_lab
 def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bool) -> None:
     """Inject delays, loss, duplicates, reordering and a slow-down of 3 %, and check that each is found (a few minutes).
@@ -78,7 +80,11 @@ def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bo
         with replacing(markdown) as scratch:
             scratch.write_text(controls.page(outcome))
     if as_json:
-        print_json(outcome.to_json())
+        cases = (
+            ktap.Case(c.control, "ok" if c.holds else "not ok", f"{c.injected}; found {c.found}, allowed {c.allowed}")
+            for c in outcome.controls
+        )
+        print_json(outcome.to_json(), cases)
     else:
         rows = [
             {"control": c.control, "injected": c.injected, "found": c.found, "allowed": c.allowed,
