@@ -165,6 +165,7 @@ make_environment() {
     fi
     say "making $ENVIRONMENT: xdplab itself"
     "$ENVIRONMENT/bin/python" -m pip install -q --disable-pip-version-check --no-deps -e .
+    "$ENVIRONMENT/bin/python" -m xdplab.cli.pages "$ENVIRONMENT/share/man" --man # `man` looks beside each bin of PATH
     stamp >"$mark" # last: an interrupted installation is done again
 }
 

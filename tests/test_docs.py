@@ -1,11 +1,14 @@
 """The docs agree with the code."""
 
+import json
 import re
 import subprocess
 import tomllib
 from pathlib import Path
 
+import jsonschema  # type: ignore[import-untyped]  # nbformat brings it
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from xdplab.cli import VERBS, cli, pages
@@ -72,3 +75,13 @@ def test_the_rooms_of_the_architecture_are_the_linters_layers() -> None:
     block = re.search(r"```text\n(.*?)```", (ROOT / "docs/architecture.md").read_text(), re.DOTALL)
     assert block
     assert block[1].splitlines() == layers
+
+
+@pytest.mark.parametrize("plan", sorted((ROOT / "plans").glob("*.yaml")), ids=lambda plan: plan.stem)
+def test_an_editor_takes_the_plans_that_xdplab_brings(plan: Path) -> None:
+    """The first line leads a YAML language server to the schema, by which the plan is right and a wrong key is not."""
+    text = plan.read_text()
+    schema = json.loads((plan.parent / text.splitlines()[0].partition("$schema=")[2]).read_text())
+    jsonschema.validate(yaml.safe_load(text), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(yaml.safe_load(text) | {"block": []}, schema)

@@ -116,11 +116,6 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_field(content: Any, fiel
         labs.open_lab(written(content, tmp_path))
 
 
-def test_the_published_schema_is_the_models() -> None:
-    published = json.loads((ROOT / "docs/reference/inventory.schema.json").read_text())
-    assert published == Inventory.model_json_schema(), "make it anew: see docs/use/servers.md"
-
-
 # --- on existing hosts ---
 
 

@@ -2,6 +2,7 @@
 
 ``python -m xdplab.cli.pages FOLDER`` writes them; `make docs` (mkdocs.yml names this file) puts them into the site, so
 no copy becomes outdated. ``--kept`` writes those that the repository holds; a test compares them with the code.
+``--man`` writes the page of `man xdplab`: shell/setup.sh does so.
 """
 
 from __future__ import annotations
@@ -9,19 +10,22 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
 import click
+from pydantic import BaseModel
 
 from xdplab.cli import EXIT_CODES, answers, cli, described
 from xdplab.counters.drivers import DRIVERS
 from xdplab.errors import XdplabError
 from xdplab.labs.servers import host as server_host
 from xdplab.labs.servers.inventory import Inventory
-from xdplab.plan import reference
+from xdplab.plan import Plan, reference
 from xdplab.studies.kinds import STUDIES
 from xdplab.studies.traffic.columns import TRIALS
 
@@ -55,6 +59,20 @@ def _tree(command: click.Command, context: click.Context) -> Iterator[tuple[clic
             inner = command.get_command(context, name)
             if inner is not None and not inner.hidden:
                 yield from _tree(inner, click.Context(inner, info_name=name, parent=context, max_content_width=100))
+
+
+def manual() -> str:
+    """Return the help of every command as a page for `man`: roff, with the macros of man(7)."""
+    parts = [
+        f'.TH XDPLAB 1 "" "xdplab {version_of("xdplab")}"',
+        ".SH NAME",
+        "xdplab \\- an XDP testbed with trustworthy numbers",
+    ]
+    for path, command in _tree(cli, described()):
+        help_lines = command.get_help(path).replace("\\", "\\e").replace("-", "\\-").splitlines()
+        shown = (f"\\&{line}" if line.startswith((".", "'")) else line for line in help_lines)
+        parts += [f".SH {path.command_path.upper()}", ".nf", *shown, ".fi"]
+    return "\n".join(parts) + "\n"
 
 
 def _block(text: str) -> str:
@@ -254,6 +272,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/answers.md": json_answers,
 }
 KEPT: dict[str, Callable[[], str]] = {
+    "reference/inventory.schema.json": lambda: _published(Inventory),
+    "reference/plan.schema.json": lambda: _published(Plan),
     "reference/columns.md": columns,
     "reference/factors.md": factors,
     "reference/nic-counters.md": nic_counters,
@@ -272,8 +292,13 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+def _published(model: type[BaseModel]) -> str:
+    return json.dumps(model.model_json_schema(), indent=1) + "\n"
+
+
 if __name__ == "__main__":
-    for page, text in (KEPT if "--kept" in sys.argv else PAGES).items():
+    made = {"--kept": KEPT, "--man": {"man1/xdplab.1": manual}}.get("".join(sys.argv[2:]), PAGES)
+    for page, text in made.items():
         path = Path(sys.argv[1]) / page
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text())

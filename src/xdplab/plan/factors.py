@@ -99,7 +99,7 @@ def _checked_load(load: object) -> object:
     return str(load)
 
 
-Load = Annotated[str, BeforeValidator(_checked_load)]
+Load = Annotated[str, BeforeValidator(_checked_load, json_schema_input_type=str)]
 
 
 def _word(value: object) -> object:
@@ -109,7 +109,9 @@ def _word(value: object) -> object:
     return str(value) if isinstance(value, int) else value
 
 
-Word = Annotated[str, BeforeValidator(_word)]
+Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | int)]
+
+Flags = Annotated[list[str], BeforeValidator(flags_of, json_schema_input_type=list[str] | str)]
 
 # --- labels: from a level, as text, to the text in a figure ---
 
@@ -380,7 +382,7 @@ FACTORS: tuple[Factor, ...] = (
     Factor("function", "program", "program", str | None, None,
            "a user's program: its function, where a section has several",
            form=Form(cell=lambda value: value or "none", applies=_own_file)),
-    Factor("cflags", "program", "program", Annotated[list[str], BeforeValidator(flags_of)], [],
+    Factor("cflags", "program", "program", Flags, [],
            "a user's program: flags for its compiler, such as -Iinclude and -DLIMIT=4",
            form=Form(canonical=tuple, cell=lambda value: " ".join(value) or "none", applies=_own_file, absent=())),
     Factor("rodata", "program", "program",

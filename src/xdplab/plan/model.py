@@ -58,8 +58,8 @@ def _one(factor: Factor) -> tuple[Any, Any]:
 
 def _several(factor: Factor) -> tuple[Any, Any]:
     """A list of values; a single value needs no list."""
-    values = Annotated[list[factor.type], BeforeValidator(_as_list), Field(min_length=1)]  # type: ignore[name-defined]
-    return values, [factor.default]
+    several = Annotated[list[factor.type], Field(min_length=1)]  # type: ignore[name-defined]
+    return Annotated[several, BeforeValidator(_as_list, json_schema_input_type=several | factor.type)], [factor.default]
 
 
 def _given(where: Where, field: Callable[[Factor], tuple[Any, Any]]) -> Any:
@@ -87,7 +87,13 @@ _WORKLOAD = {factor.name for factor in in_plan("points") if of_program(factor)}
 class Points(_given("points", _several)):  # type: ignore[misc]
     """The factors of a block; every list is crossed with every other."""
 
-    program: Annotated[list[UserProgramFile], BeforeValidator(_as_list)] | None = None
+    program: (
+        Annotated[
+            list[UserProgramFile],
+            BeforeValidator(_as_list, json_schema_input_type=list[UserProgramFile] | UserProgramFile),
+        ]
+        | None
+    ) = None
 
     @model_validator(mode="after")
     def _program_or_workload(self) -> Points:
@@ -120,7 +126,9 @@ class TrialSettings(_Strict):
     pause_s: Annotated[float, Field(ge=0, le=60)] = 0.1
     settle_s: Annotated[float, Field(ge=0.01, le=10)] = 0.05
     retries: Annotated[int, Field(ge=0, le=10)] = 1
-    throttling: Annotated[Literal["kept", "off"], BeforeValidator(_off_word)] = "kept"
+    throttling: Annotated[
+        Literal["kept", "off"], BeforeValidator(_off_word, json_schema_input_type=Literal["kept", "off", False])
+    ] = "kept"
 
 
 class Block(_given("block", _one)):  # type: ignore[misc]
@@ -187,7 +195,15 @@ def share(value: object) -> object:
         return value
 
 
-Share = Annotated[float, BeforeValidator(share), Field(gt=0, lt=1)]
+Share = Annotated[
+    float,
+    BeforeValidator(
+        share,
+        json_schema_input_type=Annotated[float, Field(gt=0, lt=1)]
+        | Annotated[str, Field(pattern=r"^\s*[0-9.]+\s*%\s*$")],
+    ),
+    Field(gt=0, lt=1),
+]
 
 
 class Until(_Strict):

@@ -61,5 +61,7 @@ def _of_schema(schema: Mapping[str, Any]) -> Iterator[str]:
         held = [schema.get("additionalProperties"), *schema.get("patternProperties", {}).values()]
         kinds = [one["type"] for part in held if isinstance(part, dict) for one in part.get("anyOf", [part])]
         yield schema.get("title") or ("name: value" if "string" in kinds else "name: number")
+    elif schema.get("items") == {"type": "string"}:
+        yield "a list of arguments"
     elif schema.get("type") in KINDS:
         yield KINDS[schema["type"]]
