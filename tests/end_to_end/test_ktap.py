@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import plan, xdplab
-from xdplab.cli.ktap import Case, Cases
+from xdplab.cli.ktap import KtapCase, KtapCases
 
 RESULT = re.compile(r"(ok|not ok) ([0-9]+) (?:- )?([^#]*)(?: # (SKIP) ?(.*))?")
 """A result line by kunit_parser.py."""
@@ -25,8 +25,12 @@ def parsed(text: str) -> list[tuple[str, str]]:
 
 
 def test_whatever_a_name_has_a_case_is_one_result() -> None:
-    cases = [Case("a # SKIP b", "ok"), Case("two\nlines", "not ok", "why\nnot 1 ok"), Case("x\x1b[2J", "skip", "# 1")]
-    assert [result for result, _ in parsed(Cases().text(cases))] == ["ok", "not ok", "skip"]
+    cases = [
+        KtapCase("a # SKIP b", "ok"),
+        KtapCase("two\nlines", "not ok", "why\nnot 1 ok"),
+        KtapCase("x\x1b[2J", "skip", "# 1"),
+    ]
+    assert [result for result, _ in parsed(KtapCases().text(cases))] == ["ok", "not ok", "skip"]
 
 
 def test_claims_are_cases(tmp_path: Path) -> None:

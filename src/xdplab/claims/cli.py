@@ -52,11 +52,11 @@ def claims(directory: Path, file: Path | None, form: str, as_json: bool) -> int:
     return judged.exit_code(answers)
 
 
-def _case(claim: judged.JudgedClaim) -> ktap.Case:
+def _case(claim: judged.JudgedClaim) -> ktap.KtapCase:
     """Return a claim as a test; one that cannot be told is skipped."""
     results: dict[int, ktap.Result] = {0: "ok", 1: "not ok", 2: "skip"}
     detail = ", ".join(filter(None, (claim.promise, claim.estimate, claim.would_tell)))
-    return ktap.Case(claim.claim, results[judged.CODES[claim.verdict]], detail)
+    return ktap.KtapCase(claim.claim, results[judged.CODES[claim.verdict]], detail)
 
 
 @click.command()

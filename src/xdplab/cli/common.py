@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from xdplab.cli import ktap, screen
-    from xdplab.cli.ktap import Case
+    from xdplab.cli.ktap import KtapCase
     from xdplab.plan import model
     from xdplab.run import frames, listing, progress
     from xdplab.run.progress import Observer
@@ -269,7 +269,7 @@ def _for_person(context: click.Context, parameter: click.Parameter, form: str | 
     """Return the form of a table that a person reads; note one that a script reads."""
     if form not in ("json", "ktap"):
         return form
-    context.meta[SCRIPT] = ktap.Cases() if form == "ktap" else None
+    context.meta[SCRIPT] = ktap.KtapCases() if form == "ktap" else None
     return "table"
 
 
@@ -297,12 +297,12 @@ def observer_of(as_json: bool) -> Observer:
     return collecting or (progress.silent() if as_json else progress.observer_for(screen.console()))
 
 
-def print_json(content: Any, cases: Iterable[Case] = ()) -> None:
+def print_json(content: Any, cases: Iterable[KtapCase] = ()) -> None:
     """Print what `--json` asks for; `xdplab.cli.answers` has its type. JSON has no number that is not finite: null.
 
     With `--format ktap`, print the trials that were measured, and ``cases``.
     """
-    collected: ktap.Cases | None = click.get_current_context().meta.get(SCRIPT)
+    collected: ktap.KtapCases | None = click.get_current_context().meta.get(SCRIPT)
     echo(json.dumps(_finite(content), indent=1, default=str) if collected is None else collected.text(cases))
 
 

@@ -109,13 +109,13 @@ def cost(
     return EXIT_CODES[compared.verdict]
 
 
-def _case(one: gate.CostDifference, baseline: Baseline) -> ktap.Case:
+def _case(one: gate.CostDifference, baseline: Baseline) -> ktap.KtapCase:
     """Return the gate's answer on one packet as a test; one that cannot be compared is skipped."""
     name, (more, total) = f"{one.new.title} against {baseline.against}", one.growth
     if one.made_otherwise:
-        return ktap.Case(name, "skip", "; ".join(one.made_otherwise))
+        return ktap.KtapCase(name, "skip", "; ".join(one.made_otherwise))
     grew = f"{float(more):+.3f} instructions per packet, {total}{one.most_changed(more)}" if more > 0 else ""
-    return ktap.Case(name, "not ok" if more > Fraction(baseline.tolerance) else "ok", grew)
+    return ktap.KtapCase(name, "not ok" if more > Fraction(baseline.tolerance) else "ok", grew)
 
 
 def counted_difference(

@@ -16,7 +16,7 @@ Result = Literal["ok", "not ok", "skip"]
 
 
 @dataclass(frozen=True)
-class Case:
+class KtapCase:
     """What one test says; ``detail``: what was measured, or why it failed or was skipped."""
 
     name: str
@@ -35,11 +35,11 @@ def _line(text: str) -> str:
     return " ".join(visible(text).split())
 
 
-class Cases:
+class KtapCases:
     """The cases of a command; as an `Observer` it adds each trial that ends. The last attempt of a trial counts."""
 
     def __init__(self) -> None:
-        self._trials: dict[str, Case] = {}
+        self._trials: dict[str, KtapCase] = {}
 
     def started(self, state: RunState, trial: AnyTrial) -> None:
         """Print nothing."""
@@ -47,7 +47,7 @@ class Cases:
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
         good: Result = "skip" if attempt.status == "unsupported" else "not ok" if attempt.reason else "ok"
         name = f"{trial.point}, repetition {trial.repetition}"
-        self._trials[trial.trial_id] = Case(name, good, attempt.reason or "")
+        self._trials[trial.trial_id] = KtapCase(name, good, attempt.reason or "")
 
     def interrupted(self, how: str) -> None:
         """Print nothing."""
@@ -55,7 +55,7 @@ class Cases:
     def ended(self, state: RunState) -> None:
         """Print nothing."""
 
-    def text(self, more: Iterable[Case]) -> str:
+    def text(self, more: Iterable[KtapCase]) -> str:
         """Return all cases: the trials, then ``more``."""
         cases = [*self._trials.values(), *more]
         lines = [line for number, case in enumerate(cases, 1) for line in case.lines(number)]

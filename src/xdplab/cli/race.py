@@ -162,10 +162,10 @@ def race(
     sys.exit(code if code in nothing else comparing.EXIT_CODES[outcome.standing.answer])
 
 
-def _case(first: str, second: str, outcome: Outcome) -> ktap.Case:
+def _case(first: str, second: str, outcome: Outcome) -> ktap.KtapCase:
     """Return the race as a test: two sides that are equivalent pass, and one that is undecided is skipped."""
     results: dict[str, ktap.Result] = {"equivalent": "ok", "differs": "not ok", "undecided": "skip"}
-    return ktap.Case(f"{second} is as fast as {first}", results[outcome.standing.answer], outcome.text)
+    return ktap.KtapCase(f"{second} is as fast as {first}", results[outcome.standing.answer], outcome.text)
 
 
 def _counted(

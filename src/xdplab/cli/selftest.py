@@ -81,7 +81,9 @@ def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bo
             scratch.write_text(controls.page(outcome))
     if as_json:
         cases = (
-            ktap.Case(c.control, "ok" if c.holds else "not ok", f"{c.injected}; found {c.found}, allowed {c.allowed}")
+            ktap.KtapCase(
+                c.control, "ok" if c.holds else "not ok", f"{c.injected}; found {c.found}, allowed {c.allowed}"
+            )
             for c in outcome.controls
         )
         print_json(outcome.to_json(), cases)
