@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from threading import Thread
 from typing import Any
 
 
@@ -23,10 +22,3 @@ def lazy(name: str) -> Any:
     For readers and type checkers the same module is imported as usual, under ``TYPE_CHECKING``.
     """
     return _Lazy(name)
-
-
-def load_ahead(*names: str) -> Thread:
-    """Begin to load modules and return the thread that does it: beside what waits for hosts, loading costs no time."""
-    loading = Thread(target=lambda: [importlib.import_module(name) for name in names])
-    loading.start()
-    return loading

@@ -12,14 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import hypot, inf, sqrt
-from typing import TYPE_CHECKING, Literal
-
-from xdplab.lazy import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy("numpy")
+from statistics import fmean, linear_regression
+from typing import Literal
 
 LEAST_INTERVALS = 4
 CHANGE = 0.1
@@ -49,9 +43,9 @@ def course(ends_s: Sequence[float], frames: Sequence[int], window_s: float) -> C
     kept = [i for i, length in enumerate(lengths) if length > SHORTEST * usual]
     if len(kept) < LEAST_INTERVALS:
         return None
-    rates = np.array([frames[i] / lengths[i] for i in kept])
-    middles = np.array([(edges[i] + edges[i + 1]) / 2 for i in kept])
-    if not rates.any():
+    rates = [frames[i] / lengths[i] for i in kept]
+    middles = [(edges[i] + edges[i + 1]) / 2 for i in kept]
+    if not any(rates):
         return Course("steady", 0.0)
     _, change, sigmas = min(_step(rates, [edges[i] for i in kept]), _trend(rates, middles, window_s), key=_error)
     return change if abs(change.change) > CHANGE and sigmas > SIGMAS else Course("steady", 0.0)
@@ -65,25 +59,30 @@ def _error(fit: _Fit) -> float:
     return fit[0]
 
 
-def _step(rates: np.ndarray, begins_s: Sequence[float]) -> _Fit:
-    mean, last = float(rates.mean()), len(rates) - 1
+def _squares(values: Sequence[float]) -> float:
+    """The sum of squared distances from the mean."""
+    mean = fmean(values)
+    return sum((value - mean) ** 2 for value in values)
+
+
+def _step(rates: Sequence[float], begins_s: Sequence[float]) -> _Fit:
+    mean, last = fmean(rates), len(rates) - 1
 
     def left_by(at: int) -> float:
-        return float(rates[:at].var() * at + rates[at:].var() * (len(rates) - at))
+        return _squares(rates[:at]) + _squares(rates[at:])
 
     def change_at(at: int) -> float:
-        return float(rates[at:].mean() - rates[:at].mean())
+        return fmean(rates[at:]) - fmean(rates[:at])
 
     alone = [at for at in (1, last) if abs(change_at(at)) > ALONE * mean]
     at = min([*range(2, last), *alone], key=left_by)
-    before, after, left, change = rates[:at], rates[at:], left_by(at), change_at(at)
-    noise = sqrt(left / (len(rates) - 2)) * hypot(1 / sqrt(len(before)), 1 / sqrt(len(after)))
+    left, change = left_by(at), change_at(at)
+    noise = sqrt(left / (len(rates) - 2)) * hypot(1 / sqrt(at), 1 / sqrt(len(rates) - at))
     return left, Course("step", change / mean, begins_s[at]), abs(change) / noise if noise else inf
 
 
-def _trend(rates: np.ndarray, middles: np.ndarray, window_s: float) -> _Fit:
-    slope, start = np.polyfit(middles, rates, 1)
-    left = float(((rates - (start + slope * middles)) ** 2).sum())
-    noise = sqrt(left / (len(rates) - 2)) / sqrt(float(((middles - middles.mean()) ** 2).sum()))
-    change = float(slope * window_s / rates.mean())
-    return left, Course("trend", change, window_s), abs(float(slope)) / noise if noise else inf
+def _trend(rates: Sequence[float], middles: Sequence[float], window_s: float) -> _Fit:
+    slope, start = linear_regression(middles, rates)
+    left = sum((rate - (start + slope * middle)) ** 2 for rate, middle in zip(rates, middles, strict=True))
+    noise = sqrt(left / (len(rates) - 2)) / sqrt(_squares(middles))
+    return left, Course("trend", slope * window_s / fmean(rates), window_s), abs(slope) / noise if noise else inf

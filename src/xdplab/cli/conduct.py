@@ -16,7 +16,6 @@ from xdplab.lazy import lazy
 from xdplab.text import step
 
 if TYPE_CHECKING:
-    import pandas as pd
     from _typeshed import DataclassInstance
 
     from xdplab.cli import screen
@@ -107,20 +106,15 @@ def measure_missing(run: Run[Any], measure: Measure, *, new: bool, as_json: bool
 
 def exit_code(run: Run[Any]) -> int:
     """Return 1 if a trial failed or is missing, the code of "unsupported" if every trial is unsupported, and
-    `NOTHING_VALID` if no trial is valid."""
+    `NOTHING_VALID` if all trials are invalid or unsupported; a study's rows have other verdicts, or none."""
     state = run.state
     if state.failed or state.owed:
         return 1
     if any(ended.status != "unsupported" for ended in state.last.values()) or not state.last:
-        return NOTHING_VALID if _none_valid(run.rows()) else 0
+        verdicts = kept.answer_of(run.directory, run).verdicts
+        return NOTHING_VALID if "invalid" in verdicts and "valid" not in verdicts else 0
     tell("nothing was measured: no trial is supported here", err=True)
     return UnsupportedError.exit_code
-
-
-def _none_valid(rows: pd.DataFrame) -> bool:
-    """Whether all trials are invalid or unsupported; a study's rows have other verdicts, or none."""
-    verdicts = rows.get("verdict", ())
-    return "invalid" in set(verdicts) and "valid" not in set(verdicts)
 
 
 def _interrupted(run: Run[Any]) -> str:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from xdplab.run import listing
     from xdplab.run.progress import Observer
     from xdplab.run.state import AnyTrial, Attempt
-    from xdplab.studies import pictures
+    from xdplab.studies import maker, pictures
     from xdplab.studies.kind import Run
     from xdplab.studies.search import kind as search_kind
     from xdplab.studies.traffic import fleet, run_files, runs
@@ -46,6 +46,7 @@ else:
     model, listing = lazy("xdplab.plan.model"), lazy("xdplab.run.listing")
     traffic_kind, pictures = lazy("xdplab.studies.traffic.kind"), lazy("xdplab.studies.pictures")
     search_kind = lazy("xdplab.studies.search.kind")
+    maker = lazy("xdplab.studies.maker")
     fleet, runs = lazy("xdplab.studies.traffic.fleet"), lazy("xdplab.studies.traffic.runs")
 
 FIRST, LEFT_S = "throughput", 30.0
@@ -120,7 +121,7 @@ def measure_plan(
                 joined_run, lambda seen: joined_run.measure_at(joined, seen), figures=new.draw, as_json=as_json
             )
     require_labs(lab_name, chosen)
-    with runs.lab_for(lab_name or chosen.lab, chosen) as lab:
+    with maker.beside(), runs.lab_for(lab_name or chosen.lab, chosen) as lab:
         planned_run = traffic_kind.TRAFFIC.run(runs.start(chosen, lab, new.out, **details))
 
         def measure(seen: Observer) -> RunState:

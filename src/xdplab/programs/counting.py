@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from xdplab.errors import ProgramError
-from xdplab.lazy import lazy
 from xdplab.programs.source import HEADER_BYTES, random_cycle
 from xdplab.programs.spec import SLOT_BYTES, WORD_BYTES, ProgramSpec
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy("numpy")
 
 ETHERNET_BYTES = 14
 XDP_TX, XDP_REDIRECT = 3, 4
@@ -85,8 +79,7 @@ def _as_text(counts: AccessCounts) -> str:
 def sample_frame(length: int) -> bytes:
     """Return a frame with two different MAC addresses and a payload in which every byte matters."""
     header = bytes.fromhex("0200000000020200000000010800")
-    payload = np.random.default_rng(length).integers(0, 256, length - len(header), np.uint8)
-    return header + payload.tobytes()
+    return header + random.Random(length).randbytes(length - len(header))
 
 
 def require_reflected(spec: ProgramSpec, before: bytes, after: bytes, where: str) -> None:

@@ -23,11 +23,11 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
-    from xdplab.run import frames
+    from xdplab.run import frames, watching
     from xdplab.studies.kind import Run
     from xdplab.studies.tables import Table
 else:
-    frames = lazy("xdplab.run.frames")
+    frames, watching = lazy("xdplab.run.frames"), lazy("xdplab.run.watching")
 
 INPUTS = (".jsonl", ".json", ".yaml", ".parquet")
 """Ends of the files of a run's folder, not below it, from which the rest is made."""
@@ -90,13 +90,14 @@ class RunAnswer:
     """The ``tables`` of a run by name, and its ``summary``. ``placed``: they are a study's, and have places.
 
     Each table has its ``title``, the columns ``above`` its rows, the ``rows`` as texts, and the ``numbers`` for a
-    program. ``needs_raw``: the tables are made from raw files.
+    program. ``needs_raw``: the tables are made from raw files. ``verdicts`` counts those of the trials.
     """
 
     placed: bool
     needs_raw: bool
     tables: dict[str, dict[str, Any]]
     summary: list[str]
+    verdicts: dict[str, int]
 
 
 def answer_of(directory: RunDirectory, run: Run[Any] | None = None) -> RunAnswer:
@@ -116,7 +117,9 @@ def answer_of(directory: RunDirectory, run: Run[Any] | None = None) -> RunAnswer
 def _answer(run: Run[Any]) -> RunAnswer:
     of_run = run.tables()
     shown = {name: _texts(table) for name, table in of_run.items()}
-    return RunAnswer(run.kind.planning is not None, run.recipe.needs_raw, shown, run.summary())
+    return RunAnswer(
+        run.kind.planning is not None, run.recipe.needs_raw, shown, run.summary(), watching.counted(run.rows())
+    )
 
 
 def _texts(table: Table) -> dict[str, Any]:

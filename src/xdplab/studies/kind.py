@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from xdplab.studies.tables import Table
 
 kept, provenance = lazy("xdplab.studies.kept"), lazy("xdplab.studies.provenance")
+maker = lazy("xdplab.studies.maker")
 P = TypeVar("P")
 Reader = Callable[[Path], "pd.DataFrame"]
 """Reads a table's file, for callers that need only a part."""
@@ -199,7 +200,8 @@ class Run(Generic[P]):
                     if self.state.last:
                         self.keep_tables()
                 raise
-            self.keep_tables()
+            if not maker.has_made():
+                self.keep_tables()
         return state
 
     def complete(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdplab.labs import Lab, use_lab
 from xdplab.lazy import lazy
@@ -13,9 +13,13 @@ from xdplab.plan import Plan
 from xdplab.run.progress import Observer, silent
 from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
 from xdplab.studies.kind import Kind, Run, Where, Workplace
-from xdplab.studies.traffic import runs
 from xdplab.studies.traffic.run_files import run_plan
-from xdplab.studies.traffic.runs import MEASURED, InLab, TrafficMethod
+
+if TYPE_CHECKING:
+    from xdplab.studies.traffic import runs
+    from xdplab.studies.traffic.runs import TrafficMethod
+else:
+    runs = lazy("xdplab.studies.traffic.runs")
 
 audits, comparison = lazy("xdplab.studies.traffic.audits"), lazy("xdplab.studies.traffic.comparison")
 pictures = lazy("xdplab.studies.traffic.pictures")
@@ -24,25 +28,25 @@ results, trials = lazy("xdplab.studies.traffic.results"), lazy("xdplab.studies.t
 
 
 @contextmanager
-def at(run: Run[Any], where: Where, method: TrafficMethod = MEASURED) -> Iterator[Workplace]:
+def at(run: Run[Any], where: Where, method: TrafficMethod | None = None) -> Iterator[Workplace]:
     """Give what measures a run: the lab or labs of ``where``, by default those that it was measured in."""
     labs = where.labs
     if not labs and where.lab is None:
         labs = runs.shared_by(run.directory)
     if labs:
-        with fleet.joined(labs, where.scheduler, method) as joined:
+        with fleet.joined(labs, where.scheduler, method or runs.MEASURED) as joined:
             yield joined
         return
     lab = where.lab or runs.lab_of(run.directory)
     with use_lab(lab) if isinstance(lab, str) else nullcontext(lab) as held:
-        yield InLab(held, method, where.steal)
+        yield runs.InLab(held, method or runs.MEASURED, where.steal)
 
 
 def measured(plan: Plan, lab: Lab, parent: Path, observer: Observer | None = None) -> Run[Plan]:
     """Measure a plan in a lab that is up, and return its run in ``parent``."""
     run = Run(TRAFFIC, runs.start(plan, lab, parent))
     with discarded_if_nothing_began(run.directory):
-        run.measure_at(InLab(lab), observer or silent())
+        run.measure_at(runs.InLab(lab), observer or silent())
     return run
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 from xdplab.errors import LabError
 from xdplab.labs import Lab, use_lab
-from xdplab.lazy import lazy, load_ahead
+from xdplab.lazy import lazy
 from xdplab.plan import Plan, Trial
 from xdplab.run.engine import CUTS, InTurn, Policy, run_trials
 from xdplab.run.progress import Observer
@@ -30,6 +28,7 @@ from xdplab.studies.traffic.turns import PLAN_LAB, Labs, TrialSession, labs_of, 
 from xdplab.text import step
 
 race, trials = lazy("xdplab.studies.traffic.race"), lazy("xdplab.studies.traffic.trials")
+maker = lazy("xdplab.studies.maker")
 
 
 @contextmanager
@@ -111,8 +110,6 @@ class TrafficMethod:
 
 
 MEASURED = TrafficMethod(TrafficSession)
-TO_TELL = ("xdplab.studies.traffic.results", "xdplab.studies.traffic.audits", "pyarrow.parquet", "pyarrow.dataset")
-"""What derives a run's tables and answer: most of it is libraries of tables."""
 
 
 @dataclass(frozen=True)
@@ -131,25 +128,22 @@ class InLab:
         plan, trials = run_plan(folder), run_trials_of(folder)
         ids = set(read_state(folder).owed)
         owed = [trial for trial in trials if trial.trial_id in ids]
-        loading = load_ahead(*TO_TELL)
         with ExitStack() as held:
-            meanwhile = held.enter_context(ThreadPoolExecutor(1))
             labs = held.enter_context(labs_of([trial.point for trial in owed], self.lab)) or {PLAN_LAB: self.lab}
             for trial in owed:
                 require_machines(trial.point.arrangement, labs[trial.point.lab])
             for lab in labs.values():
                 held.enter_context(lab.lock(words_of(folder), steal=self.steal))
             hosts = SessionRecord(folder)
-            _ask(hosts, "before", labs)  # the loading goes on while they answer
+            _ask(hosts, "before", labs)
             with sessions_in(labs, owed, lambda lab, turn: method.session(lab, folder, plan, turn)) as session_of:
-                loading.join()  # nothing of it goes on while a window is measured
+                maker.await_loaded()
                 stop = race.OpenEnded(folder, plan, trials) if plan.open_ended else None
                 policy = Policy(method.retries(plan), method.pause_s(plan), stop)
                 judged = JudgingObserver(observer, folder, plan.trial.window_s)
                 state = run_trials(folder, trials, InTurn(session_of), judged, policy)
-                # The hosts answer and get their settings back meanwhile. The caller derives what an error leaves owed.
-                meanwhile.submit(copy_context().run, run.keep_tables)
                 _ask(hosts, "after", labs)
+                maker.begin(folder.path)  # the hosts get their settings back meanwhile
         return state
 
 

@@ -1,0 +1,50 @@
+"""A process beside makes a run's tables and answer; what it cannot make, its caller makes, who then can say why."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xdplab.run.derived import is_owed
+from xdplab.studies import kept, maker
+from xdplab.studies.kind import Run
+from xdplab.studies.kinds import open_run
+
+SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run[Any]:
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "a sample"
+    shutil.copytree(SAMPLE, folder, ignore=shutil.ignore_patterns("*.parquet", "figures"))
+    return open_run(folder)
+
+
+def test_tables_and_answer_are_made_beside(run: Run[Any]) -> None:
+    with maker.beside():
+        maker.await_loaded()
+        maker.begin(run.directory.path)
+        assert maker.has_made()
+    assert not is_owed(run.directory, run.recipe)
+    source = [str(run.directory.path), *kept.made_from(run.directory)]
+    held = kept.read(run.directory, kept.FILE, source)
+    assert held is not None
+    assert held["verdicts"]["valid"] > 0
+
+
+def test_what_it_would_warn_of_it_leaves_to_the_caller(run: Run[Any]) -> None:
+    next(run.directory.path.glob("raw/*/*/*")).unlink()
+    with maker.beside():
+        maker.await_loaded()
+        maker.begin(run.directory.path)
+        assert not maker.has_made()
+
+
+def test_where_nothing_was_begun_nothing_is_waited_for() -> None:
+    with maker.beside():
+        assert not maker.has_made()
+    assert not maker.has_made()
