@@ -211,6 +211,13 @@ def test_a_total_on_which_windows_do_not_agree_has_the_range_of_most_of_them() -
     assert cost.tallies[PROGRAM].instructions == 5
 
 
+@pytest.mark.parametrize(("quiet", "is_exact"), [(5, True), (4, False)])
+def test_where_enough_windows_are_quiet_those_with_interrupts_are_left_out(quiet: int, is_exact: bool) -> None:
+    calm = [(frames, _frames(frames)) for frames in (256, 512)] * quiet
+    busy = [(n, [*_frames(n, once=9 * number), (14, 6, number)]) for n in (256, 512) for number in range(1, 9)]
+    assert _cost(*calm, *busy).agreed == is_exact
+
+
 ALLOCATED, SLOW, IN_HELPER, CHOSEN = (18, 9), (20, 10), (22, 9), (24, 11)
 
 

@@ -233,6 +233,6 @@ STUDY = study_kind(
     views=VIEWS,
     results=results,
     compare=compare,
-    version="4",
+    version="5",
     at_once=True,
 )
