@@ -16,12 +16,11 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from xdplab import trust as trusted
-from xdplab.cli.common import MISUSED, NOTHING_VALID, Verb, Verbs, ask_on_terminal, echo, fail
+from xdplab.cli.common import IN_KTAP, INTERRUPTED, MISUSED, NOTHING_VALID, Verb, Verbs, ask_on_terminal, echo, fail
 from xdplab.errors import HostError, PlanError, ResultsError, ResultsWarning, XdplabError
 from xdplab.run.disk import is_of_the_disk, reason
 from xdplab.text import STEPS
 
-INTERRUPTED = 130
 FEW_COLLECTIONS = (100_000, 20, 20)
 """An import makes many objects that stay. With Python's own thresholds a fifth of a short command is spent on them."""
 
@@ -205,6 +204,9 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin as they start, and no matrix here is large
     try:
         _run()
+    except SystemExit as ended:
+        cases = IN_KTAP.get()
+        sys.exit(ended.code if cases is None or not isinstance(ended.code, int) else cases.exit_code(ended.code))
     finally:
         gc.freeze()  # the interpreter ends without looking for cycles among all that was imported
 

@@ -13,6 +13,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,6 +56,7 @@ else:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+INTERRUPTED = 130
 NOTHING_VALID = 17
 """The exit code of a run in which no trial is valid."""
 MISUSED = 64
@@ -263,6 +265,8 @@ AS_JSON = click.option(
 )
 SCRIPT = "xdplab.script"
 """Where a command's context has the cases that `--format ktap` collects; None for JSON."""
+IN_KTAP: ContextVar[ktap.KtapCases | None] = ContextVar("IN_KTAP", default=None)
+"""The same cases, for the exit code of the process."""
 
 
 def _for_person(context: click.Context, parameter: click.Parameter, form: str | None) -> str | None:
@@ -270,6 +274,7 @@ def _for_person(context: click.Context, parameter: click.Parameter, form: str | 
     if form not in ("json", "ktap"):
         return form
     context.meta[SCRIPT] = ktap.KtapCases() if form == "ktap" else None
+    IN_KTAP.set(context.meta[SCRIPT])
     return "table"
 
 

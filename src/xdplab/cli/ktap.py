@@ -9,8 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from xdplab.cli.common import INTERRUPTED
+from xdplab.errors import LabError, UnsupportedError
 from xdplab.run.state import AnyTrial, Attempt, RunState
 from xdplab.text import visible
+
+FAIL, SKIP = 1, 4
+"""Exit codes of the kernel's tests: tools/testing/selftests/kselftest.h."""
 
 Result = Literal["ok", "not ok", "skip"]
 
@@ -40,6 +45,7 @@ class KtapCases:
 
     def __init__(self) -> None:
         self._trials: dict[str, KtapCase] = {}
+        self._code: int | None = None
 
     def started(self, state: RunState, trial: AnyTrial) -> None:
         """Print nothing."""
@@ -55,8 +61,16 @@ class KtapCases:
     def ended(self, state: RunState) -> None:
         """Print nothing."""
 
+    def exit_code(self, code: int) -> int:
+        """Return the exit code of a test of the kernel: what the cases say, or what ``code`` of xdplab means."""
+        skipped = code in (LabError.exit_code, UnsupportedError.exit_code)
+        without_cases = code if code in (0, INTERRUPTED) else SKIP if skipped else FAIL
+        return without_cases if self._code is None else self._code
+
     def text(self, more: Iterable[KtapCase]) -> str:
         """Return all cases: the trials, then ``more``."""
         cases = [*self._trials.values(), *more]
+        results = {case.result for case in cases}
+        self._code = FAIL if "not ok" in results else SKIP if results == {"skip"} else 0
         lines = [line for number, case in enumerate(cases, 1) for line in case.lines(number)]
         return "\n".join(["KTAP version 1", f"1..{len(cases)}", *lines])

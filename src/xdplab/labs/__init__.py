@@ -75,6 +75,7 @@ KINDS: dict[str, LabKind] = {
     ),
     "uml": LabKind("uml, uml:NAME", "xdplab.labs.uml.lab"),
     "inventory": LabKind("an inventory FILE.yaml", "xdplab.labs.servers.lab", listed=False),
+    "net.config": LabKind("a net.config of the kernel's tests", "xdplab.labs.servers.netconfig", listed=False),
 }
 """Add a line here for a new kind of lab."""
 
@@ -82,8 +83,10 @@ KINDS: dict[str, LabKind] = {
 def _parted(name: str) -> tuple[LabKind, str]:
     if name.endswith((".yaml", ".yml")):
         return KINDS["inventory"], name
+    if name.rpartition("/")[2] == "net.config":
+        return KINDS["net.config"], name
     kind, _, instance = name.partition(":")
-    if kind not in KINDS or kind == "inventory":
+    if kind not in KINDS or not KINDS[kind].listed:
         supported = ", ".join(kind.names for kind in KINDS.values())
         raise LabError(f"lab {name!r}: no such kind of lab", remedy=f"supported are: {supported}")
     return KINDS[kind], instance or KINDS[kind].labs.DEFAULT

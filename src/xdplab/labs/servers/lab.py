@@ -21,7 +21,6 @@ from typing import Any
 from xdplab.errors import HostError, LabError, UnsupportedError
 from xdplab.hosts import Host
 from xdplab.hosts.held import Held, Holder
-from xdplab.hosts.ssh import SshHost
 from xdplab.labs.base import DUT_FIFO, TG_FIFO, Arrangement, Clock, Cpus, GeneratorPlace, LinkEnds, share_out, turned
 from xdplab.labs.receiving import pin_threads, place_interrupts, receive_in_threads
 from xdplab.labs.servers.host import reach
@@ -133,7 +132,7 @@ class InventoryLab:
     def __init__(self, name: str, inventory: Inventory) -> None:
         self.name = name
         self._inventory = inventory
-        self._made: dict[str, SshHost] = {}
+        self._made: dict[str, Host] = {}
         self._threaded: bool | None = None
         self._locks: list[PortLock] = []
         self._second: LinkEnds | None = None
@@ -331,7 +330,7 @@ class InventoryLab:
         for host in self._made.values():
             host.close()
 
-    def _reach(self, name: str, machine: Machine) -> SshHost:
+    def _reach(self, name: str, machine: Machine) -> Host:
         self._made[name] = reach(name, machine)
         if len(self._made) == 2:
             self._require_arrangement()
