@@ -93,15 +93,15 @@ def _server(values: Mapping[str, str]) -> Machine:
     config = paramiko.SSHConfig()
     if (folder / "config").exists():
         config = paramiko.SSHConfig.from_path(str(folder / "config"))
-    known = config.lookup(host)
-    keys = [*known.get("identityfile", ()), *(str(folder / name) for name in _PRIVATE_KEYS)]
+    settings = config.lookup(host)
+    keys = [*settings.get("identityfile", ()), *(str(folder / name) for name in _PRIVATE_KEYS)]
     key = next((key for key in keys if Path(key).exists()), None)
     if key is None:
         raise LabError(f"{host}: no private key in {folder}", remedy="`ssh-keygen`, then `ssh-copy-id`")
-    user = user or known.get("user") or getpass.getuser()
+    user = user or settings.get("user") or getpass.getuser()
     return Machine.model_construct(
-        host=known["hostname"],
-        port=int(known.get("port", 22)),
+        host=settings["hostname"],
+        port=int(settings.get("port", 22)),
         user=user,
         key=key,
         known_hosts=str(folder / "known_hosts"),
