@@ -14,6 +14,7 @@ that is missing or fails leaves a `.err` file with its message.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ from xdplab.counters.table import (
 )
 from xdplab.errors import HostError
 from xdplab.formats.ethtool import parse_driver
-from xdplab.hosts import Host, Process, Result
+from xdplab.hosts import Host, Process, Result, run_together
 from xdplab.hosts.tool import HostReading, Reader
 from xdplab.plan import UserMetric
 
@@ -128,9 +129,11 @@ def install(host: Host, role: Role, device: str, directory: str, *, reader: str,
 
     ``reader`` and ``sampler`` are the paths of the C tools there. The probe must be closed.
     """
-    for name in SCRIPTS:
-        host.put(package_files(__package__).joinpath(name).read_bytes(), f"{directory}/{name}", mode=0o755)
-    answer = host.run(["ethtool", "-i", device], check=False)
+    scripts = {f"{directory}/{name}": package_files(__package__).joinpath(name).read_bytes() for name in SCRIPTS}
+    answer, *sums = run_together(host, [["ethtool", "-i", device], *(["sha256sum", path] for path in scripts)])
+    for (path, script), shown in zip(scripts.items(), sums, strict=True):
+        if not shown.text.startswith(hashlib.sha256(script).hexdigest()):
+            host.put(script, path, mode=0o755)
     lag = LAGS_S.get(parse_driver(answer.stdout), 0.0) if answer.ok else 0.0
     return CounterProbe(host, role, device, directory, Reader(host, reader), lag, sampler)
 

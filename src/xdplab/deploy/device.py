@@ -132,14 +132,14 @@ def _snapshot_in(host: Host, interface: str, answers: Sequence[Result]) -> Snaps
     return Snapshot(host.name, interface, _identity(link.require(), boot), values, unsupported)
 
 
-def apply(host: Host, interface: str, wanted: Mapping[str, Value]) -> Applied:
-    """Write the settings that differ, in the table's order, and read them back.
+def apply(host: Host, interface: str, wanted: Mapping[str, Value], before: Values | None = None) -> Applied:
+    """Write the settings that differ, in the table's order, and read them back. ``before``: they were just read.
 
     Raises PlanError for an unknown setting and UnsupportedError for one that the device lacks, both before anything is
     changed; UnsupportedError with the tool's message if the device refuses a value.
     """
     rows = _rows(wanted)
-    before = _read_all(rows, host, interface)
+    before = _read_all(rows, host, interface) if before is None else before
     _require_known(host, interface, wanted, before)
     written = [_write_differences(setting, host, interface, wanted, before) for setting in rows]
     obtained = _read_all(rows, host, interface) if any(written) else before
@@ -152,17 +152,17 @@ def reread(host: Host, applied: Applied) -> Applied:
     return replace(applied, obtained=_only(obtained, applied.requested))
 
 
-def restore(host: Host, interface: str, remembered: Snapshot) -> None:
+def restore(host: Host, interface: str, remembered: Snapshot, now: Values | None = None) -> None:
     """Restore an interface in reverse order, and verify. Restoring twice is harmless.
 
     A second pass goes forward: for example, a queue's XPS mask can only return after the queue. Then features that the
     driver switched off by itself are requested again. At each step, the RSS table is written for the queues of that
-    step: the kernel treats another table as the user's choice, and then refuses fewer queues. Raises HostError naming
-    the settings that still differ.
+    step: the kernel treats another table as the user's choice, and then refuses fewer queues. ``now`` has the current
+    values if they were just read. Raises HostError naming the settings that still differ.
     """
     remembered = remembered.of_device()
     rows = _rows(remembered.values)
-    now = _now(host, interface, remembered)
+    now = _now(host, interface, remembered) if now is None else now
     for setting in (*reversed(rows), *rows):
         wanted = remembered.with_queues(_queues(now)) if setting.prefix == "rss" else remembered
         if _was_written(setting, host, interface, wanted.values, now):
@@ -216,8 +216,8 @@ class Left:
 def left_by_the_dead(host: Host, interface: str, state_dir: str) -> Left | None:
     """Return the settings that a watchdog failed to restore; None if there are none."""
     messages = _read_messages(host, interface, state_dir)
-    kept = _kept(host, interface, state_dir) if messages else None
-    differing = {} if kept is None else _differing(_now(host, interface, kept.of_device()), kept.of_device())
+    kept, now = _kept(host, interface, state_dir) if messages else (None, {})
+    differing = {} if kept is None else _differing(now, kept.of_device())
     return Left(interface, differing, messages) if differing else None
 
 
@@ -228,15 +228,15 @@ def _read_messages(host: Host, interface: str, state_dir: str) -> str:
 
 def settle(host: Host, interface: str, state_dir: str) -> None:
     """Restore the stored state, and keep it stored. Raises HostError naming the settings that still differ."""
-    _settle(host, interface, state_dir, _kept(host, interface, state_dir))
+    _settle(host, interface, state_dir, *_kept(host, interface, state_dir))
     host.run(["rm", "-f", unrestored_path(interface, state_dir)])
 
 
-def _settle(host: Host, interface: str, state_dir: str, kept: Snapshot | None) -> None:
+def _settle(host: Host, interface: str, state_dir: str, kept: Snapshot | None, now: Values) -> None:
     if kept is None:
         return
     try:
-        restore(host, interface, kept)
+        restore(host, interface, kept, now)
     except HostError as error:
         if not (messages := _read_messages(host, interface, state_dir)):
             raise
@@ -270,17 +270,20 @@ def restore_remembered(host: Host, interface: str, state_dir: str) -> Snapshot |
     """Restore the state that `remember` stored, verify, and delete it; None if nothing is stored. Repeating it is
     harmless. Raises HostError if the device does not return to its state: the snapshot then stays for another try.
     """
-    kept = _kept(host, interface, state_dir)
-    _settle(host, interface, state_dir, kept)
+    kept, now = _kept(host, interface, state_dir)
+    _settle(host, interface, state_dir, kept, now)
     paths = (path(interface, state_dir) for path in (_path, script_path, unrestored_path))
     host.run(["rm", "-f", *paths])
     return kept
 
 
-def _kept(host: Host, interface: str, state_dir: str) -> Snapshot | None:
-    """Return the stored snapshot, unless it belongs to another boot or to a former device of that name."""
-    stored, link, boot = run_together(host, [["cat", _path(interface, state_dir)], *_identity_commands(interface)])
-    return _kept_in(stored, interface, _identity(link, boot) if link.ok else None)
+def _kept(host: Host, interface: str, state_dir: str) -> tuple[Snapshot | None, Values]:
+    """Return the stored snapshot, unless it belongs to another boot or to a former device of that name, and the current
+    values; none without a snapshot."""
+    commands = [["cat", _path(interface, state_dir)], *_snapshot_commands(interface)]
+    stored, link, boot, *shown = run_together(host, commands)
+    kept = _kept_in(stored, interface, _identity(link, boot) if link.ok else None)
+    return kept, {} if kept is None else _values_and_refusals(SETTINGS, shown)[0]
 
 
 def _kept_in(stored: Result, interface: str, identity: str | None) -> Snapshot | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from xdplab.deploy.queues import queue_limit
+from xdplab.deploy.queues import of_each, queue_limit
 from xdplab.deploy.settings_nic import require_in_plans
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.generators import Capabilities, engines_of
@@ -42,7 +42,8 @@ def check_plan(plan: Plan, lab: Lab, name: str = PLAN_LAB) -> None:
     for metric in plan.metrics:
         if metric.name in columns.NAMES:
             raise PlanError(f"metrics: {metric.name} is a column already", remedy="give it another name")
-    most = min(queue_limit(end) for end in queue_ends(lab))
+    of_each(("dut", "tg"), lambda name: getattr(lab, name))  # each is reached on first use
+    most = min(of_each(queue_ends(lab), queue_limit))
     points = [point for point in points_of(plan, lab.arrangement) if point.lab == name]
     _check_engines(points, lab)
     require_small_frames({point.program.frames for point in points if point.program.frames}, lab)

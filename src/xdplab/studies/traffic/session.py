@@ -22,6 +22,7 @@ from xdplab.errors import CutOffError, HostError, ResultsError, XdplabError
 from xdplab.formats.ethtool import parse_rings
 from xdplab.formats.generator import GeneratorReady
 from xdplab.generators import Generator, GeneratorSettings
+from xdplab.hosts import run_together
 from xdplab.labs import Lab
 from xdplab.labs.base import LinkEnds
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
@@ -73,12 +74,6 @@ def all_endpoints(lab: Lab) -> tuple[Endpoint, ...]:
 def queue_ends(lab: Lab) -> tuple[Endpoint, ...]:
     """The ends whose queue count is set; the DUT's first."""
     return endpoints(lab)[:1] if lab.generator.follows else endpoints(lab)
-
-
-def _rx_ring_entries(lab: Lab) -> int | None:
-    """Entries of one receive ring of the DUT; None if the driver does not say (veth)."""
-    answer = lab.dut.run(["ethtool", "-g", lab.dut_interface], check=False)
-    return parse_rings(answer.stdout).current.rx if answer.ok else None
 
 
 def _dpdk_port(lab: Lab) -> GuardedPort | None:
@@ -300,23 +295,25 @@ class TrafficSession:
         self._device_changed.update(name for name, _ in point.device)
         if point.device:
             machine.device = apply(self._dut.host, self._dut.interface, dict(point.device)).require(rounded=True)
-        machine.rx_ring_entries = _rx_ring_entries(self._lab)
         return [machine.device] if machine.device else []
 
     def _steer(self, point: Point) -> list[Applied]:
-        """Make each CPU send by the queue that it receives by: in generic mode XDP_TX leaves the choice to XPS.
+        """Make each CPU send by the queue that it receives by: in generic mode XDP_TX leaves the choice to XPS. Note
+        the entries of one receive ring, which the same command reads.
 
         Without it a hash of the flow chooses, and with two queues half of the frames return over the other CPU. Added
         queues have no masks, so each block sets them again. A device without masks is left unchanged.
         """
-        host, interface = self._lab.dut, self._lab.dut_interface
-        serving, masks = serving_cpus(self._lab, point), read(XPS, host, interface)
-        self._context.machine.xps = {queue: str(mask) for queue, mask in masks.items()} or None
+        host, interface, serving = self._lab.dut, self._lab.dut_interface, serving_cpus(self._lab, point)
+        rings, queues = run_together(host, [["ethtool", "-g", interface], XPS.question(interface)])
+        masks, machine = XPS.values_in(queues), self._context.machine
+        machine.rx_ring_entries = parse_rings(rings.stdout).current.rx if rings.ok else None  # veth does not say
+        machine.xps = {queue: str(mask) for queue, mask in masks.items()} or None
         if serving is None or not masks:
             return []
         wanted = {f"xps.{queue}": f"{sum(1 << cpu for cpu in set(cpus)):x}" for queue, cpus in enumerate(serving)}
-        done = apply(host, interface, wanted).require()
-        self._context.machine.xps = {name.partition(".")[2]: str(mask) for name, mask in done.obtained.items()}
+        done = apply(host, interface, wanted, {f"xps.{queue}": mask for queue, mask in masks.items()}).require()
+        machine.xps = {name.partition(".")[2]: str(mask) for name, mask in done.obtained.items()}
         others = [apply(end.host, end.interface, wanted).require() for end in self._second_ends[:1]]
         return [done, *others]
 
