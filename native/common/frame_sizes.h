@@ -6,6 +6,7 @@
 // The sizes of a run's frames, without FCS: one, or a cycle of several (IMIX). A stream sends the sizes of
 // the cycle in turn: the frame with number n has size n modulo their count, so the receiver knows it too.
 #define MOST_SIZES 64
+#define MOST_FRAME_BYTES 9216 // with FCS
 
 struct frame_sizes {
     __u32 count; // of the cycle's frames

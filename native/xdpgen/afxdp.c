@@ -49,15 +49,17 @@ static int afxdp_open(struct session *session) {
     if (options->frames)
         error = pcap_read(&afxdp.pcap, options->frames, XSK_FRAME_BYTES);
     for (unsigned queue = 0; !error && queue < session->streams; queue++) {
-        error = xsk_open(&afxdp.queues[queue].xsk, &(struct xsk_request){
-                                                       .interface = options->interface,
-                                                       .queue = queue,
-                                                       .zerocopy = options->zerocopy,
-                                                       .need_wakeup = options->need_wakeup,
-                                                       .busy_poll_us = options->busy_poll_us,
-                                                       .metadata = options->tx_device_stamps,
-                                                       .commanded = options->step,
-                                                   });
+        error = xsk_open(&afxdp.queues[queue].xsk,
+                         &(struct xsk_request){
+                             .interface = options->interface,
+                             .queue = queue,
+                             .frame_bytes = options->frames ? 0 : options->sizes.largest,
+                             .zerocopy = options->zerocopy,
+                             .need_wakeup = options->need_wakeup,
+                             .busy_poll_us = options->busy_poll_us,
+                             .metadata = options->tx_device_stamps,
+                             .commanded = options->step,
+                         });
         if (!error && options->tx_device_stamps)
             error = ask_for_stamps(&afxdp.queues[queue], queue);
     }

@@ -126,7 +126,7 @@ static void serve(struct queue *queue, unsigned stream) {
             fill_test_frame(queue, stream);
         keep_schedule(queue, elapsed);
     }
-    xsk_end(&queue->xsk, frames);
+    xsk_end(&queue->xsk);
     if (queue->sequence == queue->end_sequence)
         queue->counts.stopped_ns = now_ns();
 }
@@ -160,7 +160,7 @@ static void drain(struct queue *queue) {
     queue->left = xsk_pending(&queue->xsk);
     const bool late = queue->left && !afxdp.interval;
     while (queue->left && now_ns() < least(stuck, end) && !interrupted) {
-        xsk_end(&queue->xsk, 0);
+        xsk_end(&queue->xsk);
         xsk_begin(&queue->xsk, 0);
         if (xsk_pending(&queue->xsk) < queue->left)
             stuck = now_ns() + STUCK_NS;

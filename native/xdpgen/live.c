@@ -38,7 +38,7 @@ static struct {
     struct send_memory *memory;
     int program, senders, lateness;
     struct xdp_md context;
-    char frame[LIVE_METADATA + ETH_FRAME_LEN + VLAN_BYTES];
+    char frame[LIVE_METADATA + ZEROS];
     struct sender *values;         // one per possible CPU
     struct histogram *late_values; // the same
 } live;
@@ -112,6 +112,9 @@ static int load_sender(const struct session *session) {
     if (!live.object)
         return failed_before();
     bpf_map__set_max_entries(bpf_object__find_map_by_name(live.object, "heads"), session->flows);
+    if (session->in_buffers) // as the receiver has it: only like calls like
+        bpf_program__set_flags(bpf_object__find_program_by_name(live.object, "send_frame"),
+                               BPF_F_XDP_HAS_FRAGS);
     error = object_load(live.object);
     if (error)
         return error;

@@ -115,7 +115,7 @@ static const struct option_row ROWS[] = {
     {"fifo", "PRIORITY", "5", option_unsigned, AT(fifo), 0, 98,
      "SCHED_FIFO priority of the sending threads; the controlling one has one "
      "more; 0: none"},
-    {"frame-bytes", "BYTES[,BYTES]", "64", option_frame_sizes, AT(sizes), 64, 1518,
+    {"frame-bytes", "BYTES[,BYTES]", "64", option_frame_sizes, AT(sizes), 64, MOST_FRAME_BYTES,
      "frame size, FCS included; several (IMIX): each stream sends these sizes in turn"},
     {"vlan", "ID|none", "none", option_vlan, AT(vlan), 0, 4094,
      "VLAN tag of every frame, which then has 72 bytes at least"},

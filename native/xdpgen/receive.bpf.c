@@ -186,15 +186,35 @@ static __always_inline bool goes_to_test_port(void *data, void *data_end) {
 
 #define MOST_WORDS (ETH_FRAME_LEN / 8)
 
+#define COPIED_WORDS 16
+#define MOST_COPIES (MOST_FRAME_BYTES / (8 * COPIED_WORDS) + 1)
+
+static __always_inline __u64 sum_of_copies(struct xdp_md *ctx, __u32 from, __u32 bytes) {
+    __u64 words[COPIED_WORDS], sum = 0;
+
+    for (int i = 0; i < MOST_COPIES && from < bytes; i++, from += sizeof(words)) {
+        const __u32 left = bytes - from, part = left < sizeof(words) ? left : sizeof(words);
+        for (int j = 0; j < COPIED_WORDS; j++)
+            words[j] = 0;
+        if (!part || part > sizeof(words) || bpf_xdp_load_bytes(ctx, from, words, part))
+            return 0;
+        for (int j = 0; j < COPIED_WORDS; j++)
+            sum += frame_sum_word(words[j]);
+    }
+    return sum;
+}
+
 // The sum of RFC 1071 from the IPv6 addresses to the frame's end, and the rest of the pseudo header (RFC
 // 8200).
-static __always_inline bool udp_sum_holds(void *data, void *data_end, __u32 bytes) {
+static __always_inline bool udp_sum_holds(struct xdp_md *ctx, void *data, void *data_end, __u32 bytes) {
     const __u32 from = settings.layout.ip_at + offsetof(struct ipv6hdr, saddr);
     const __u32 udp_bytes = bytes - settings.layout.udp_at;
     __u64 sum = bpf_htons(udp_bytes) + bpf_htons(IPPROTO_UDP);
     __u16 *half = data + from;
     __u64 *word;
 
+    if (settings.in_buffers)
+        return frame_sum_fold(sum + sum_of_copies(ctx, from, bytes)) == 0xffff;
     for (int i = 0; i < 4 && (void *)(half + 1) <= data_end && (from + 2 * i) % 8; i++)
         sum += *half++;
     word = (void *)half;
@@ -209,17 +229,24 @@ static __always_inline bool udp_sum_holds(void *data, void *data_end, __u32 byte
 }
 
 // With a tag or of IPv6.
-static __always_inline bool has_longer_head(void *data, void *data_end, __u32 bytes) {
+static __always_inline bool has_longer_head(struct xdp_md *ctx, void *data, void *data_end, __u32 bytes) {
     const struct frame_layout layout = settings.layout;
 
-    return frame_has_shape(data, bytes, &layout) && (!layout.sum_at || udp_sum_holds(data, data_end, bytes));
+    return frame_has_shape(data, bytes, &layout) &&
+           (!layout.sum_at || udp_sum_holds(ctx, data, data_end, bytes));
 }
 
-static __always_inline bool is_as_sent(void *data, void *data_end, __u32 head_words, __u32 bytes) {
-    if (data_end - data != bytes)
+// Of all its buffers.
+static __always_inline __u32 length_of(struct xdp_md *ctx) {
+    return settings.in_buffers ? bpf_xdp_get_buff_len(ctx) : ctx->data_end - ctx->data;
+}
+
+static __always_inline bool is_as_sent(struct xdp_md *ctx, void *data, void *data_end, __u32 head_words,
+                                       __u32 bytes) {
+    if (length_of(ctx) != bytes)
         return false;
     return head_words == PLAIN_HEAD_WORDS ? frame_is_plain_ipv4(data, bytes)
-                                          : has_longer_head(data, data_end, bytes);
+                                          : has_longer_head(ctx, data, data_end, bytes);
 }
 
 static __always_inline void count_size(__u32 index) {
@@ -230,26 +257,26 @@ static __always_inline void count_size(__u32 index) {
         counts->frames[index]++;
 }
 
-static __always_inline void count_foreign(struct receive_counters *counts, void *data, void *data_end) {
+static __always_inline void count_foreign(struct receive_counters *counts, struct xdp_md *ctx) {
     counts->foreign++;
-    counts->foreign_bytes += data_end - data;
+    counts->foreign_bytes += length_of(ctx);
 }
 
-static __always_inline int take_other(struct receive_counters *counts, void *data, void *data_end,
-                                      __u32 magic) {
+static __always_inline int take_other(struct receive_counters *counts, struct xdp_md *ctx, void *data,
+                                      void *data_end, __u32 magic) {
     bool ours = goes_to_test_port(data, data_end);
 
     if (ours && !((magic ^ PAYLOAD_MAGIC) & ~PAYLOAD_RUN_ID_MASK)) {
         counts->bad_run_id++;
         return XDP_DROP;
     }
-    count_foreign(counts, data, data_end);
+    count_foreign(counts, ctx);
     counts->damaged += ours;
     return ours ? XDP_DROP : XDP_PASS;
 }
 
-static __always_inline int refuse_altered(struct receive_counters *counts, void *data, void *data_end) {
-    count_foreign(counts, data, data_end);
+static __always_inline int refuse_altered(struct receive_counters *counts, struct xdp_md *ctx) {
+    count_foreign(counts, ctx);
     counts->altered++;
     return XDP_DROP;
 }
@@ -264,17 +291,17 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 head_words, __u32 s
     if (!counts)
         return XDP_ABORTED;
     if ((void *)(sequence + 1) > data_end)
-        return take_other(counts, data, data_end, 0);
+        return take_other(counts, ctx, data, data_end, 0);
     __u64 word = bpf_be64_to_cpu(stamp[-1]);
     __u32 magic = word >> 16, label = word & PAYLOAD_LABEL_MASK;
     if (magic != settings.magic)
-        return take_other(counts, data, data_end, magic);
+        return take_other(counts, ctx, data, data_end, magic);
     __u64 number = whole_number(&memory.streams[stream_of(label)], bpf_ntohl(*sequence));
     __u32 flow = flow_of(label, number);
     __u32 index = frame_size_index(sizes, number); // its number tells which size it was sent with
     __u32 bytes = sizes == 1 ? settings.sizes.largest : settings.sizes.bytes[index];
-    if (!is_as_sent(data, data_end, head_words, bytes))
-        return refuse_altered(counts, data, data_end);
+    if (!is_as_sent(ctx, data, data_end, head_words, bytes))
+        return refuse_altered(counts, ctx);
     if (!record_sequence(counts, flow, number)) {
         counts->stale++;
         return XDP_DROP;

@@ -68,12 +68,16 @@ static int attach(const struct session *session) {
     return 0;
 }
 
+static struct bpf_program *receiving_program(void) {
+    return bpf_object__find_program_by_name(receive.object, "receive_frame");
+}
+
 // Only a program bound to one device may ask its driver.
 static int load_for_device(const struct session *session) {
-    struct bpf_program *program = bpf_object__find_program_by_name(receive.object, "receive_frame");
+    struct bpf_program *program = receiving_program();
 
     bpf_program__set_ifindex(program, session->receive_ifindex);
-    bpf_program__set_flags(program, BPF_F_XDP_DEV_BOUND_ONLY);
+    bpf_program__set_flags(program, bpf_program__flags(program) | BPF_F_XDP_DEV_BOUND_ONLY);
     receive.clock = phc_open(session->options.receive_on);
     if (!bpf_object__load(receive.object))
         return 0;
@@ -117,6 +121,7 @@ int receive_open(const struct session *session) {
         .flows = session->flows,
         .udp_port = session->options.dst_port,
         .keep_arrivals = session->options.tx_device_stamps,
+        .in_buffers = session->in_buffers,
         .layout = session->options.layout,
         .sizes = session->options.sizes,
     };
@@ -125,6 +130,8 @@ int receive_open(const struct session *session) {
                                                     : OBJECT_OPEN(receive, &settings);
     if (!receive.object)
         return failed_before();
+    if (session->in_buffers)
+        bpf_program__set_flags(receiving_program(), BPF_F_XDP_HAS_FRAGS);
     return load(session) ?: counts_open(receive.object, receive.clock) ?: attach(session);
 }
 

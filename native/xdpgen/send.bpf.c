@@ -104,7 +104,7 @@ static __always_inline const struct frame_head *next_head(struct sender *sender)
 }
 
 // The largest one has this many words behind the head.
-#define MOST_PAYLOAD_WORDS (ETH_FRAME_LEN / 8)
+#define MOST_PAYLOAD_WORDS (ZEROS / 8)
 
 static __always_inline bool was_changed(struct xdp_md *ctx, __u32 from) {
     void *end = (void *)(long)ctx->data_end;

@@ -9,6 +9,7 @@
 #include "thread.h"
 
 #include <errno.h>
+#include <linux/if_ether.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,8 +56,12 @@ static int find_device(struct session *session) {
     int error = find_index(options->interface, &session->ifindex)
                     ?: find_index(options->receive_on, &session->receive_ifindex);
 
+    unsigned most;
+
+    error = error ?: link_largest_frame(options->receive_on, &most);
     if (error)
         return error;
+    session->in_buffers = most > ETH_FRAME_LEN + VLAN_BYTES;
     if (!memcmp(options->src_mac, own, sizeof(own)))
         return link_mac(options->interface, options->src_mac);
     return 0;

@@ -15,6 +15,7 @@ struct session {
     unsigned streams; // what is numbered on its own: a CPU (live) or a queue                          (afxdp)
     unsigned flows;   // at least one for each stream; those beyond --flows repeat addresses
     bool recognised;  // frames carry the payload
+    bool in_buffers;  // the receiving device's MTU is above Ethernet's: frames may come in several buffers
     bool fifo;        // real-time priority was granted
     char sched_policy[64];
     // live: why its program is not held in the kernel's XDP dispatcher; NULL where it is

@@ -79,7 +79,7 @@ struct send_window {
     __u64 end_ns;
 };
 
-#define ZEROS 2048 // more than a frame has
+#define ZEROS 4096 // more than a frame has, which is less than a page
 
 // The .bss of send.bpf.c, mapped by user space.
 struct send_memory {
@@ -154,6 +154,7 @@ struct receive_settings {
     __u32 flows;
     __u32 udp_port;
     __u32 keep_arrivals; // of stamped frames, to be compared with when they were sent
+    __u32 in_buffers;    // a frame may come in several buffers, of which a pointer sees the first
     struct frame_layout layout;
     struct frame_sizes sizes;
 };

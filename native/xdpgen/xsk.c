@@ -17,6 +17,11 @@
 #endif
 #define SKB_BUDGET 256
 
+// Linux 6.6: a frame may have several descriptors, all but its last with this option.
+#define USE_SG (1 << 4)
+#define CONTINUED (1 << 0)
+#define LARGE_CHUNK_BYTES 4096 // the most the kernel takes: a page
+
 #ifndef SO_BUSY_POLL_BUDGET
 #define SO_BUSY_POLL_BUDGET 70 // Linux 5.11
 #endif
@@ -24,24 +29,38 @@
 
 // A driver without copies receives into this memory too: its queue gets as many frames for that. The
 // receiving program drops them there, which gives them back.
-#define UMEM_BYTES ((size_t)2 * XSK_FRAMES * XSK_FRAME_BYTES)
+static size_t umem_bytes(const struct xsk *xsk) { return (size_t)2 * XSK_CHUNKS * xsk->chunk_bytes; }
 
-static int make_umem(struct xsk *xsk, unsigned metadata_room) {
+static unsigned room_before(const struct xsk_request *request) {
+    return request->metadata ? TX_METADATA_ROOM : 0;
+}
+
+static void divide(struct xsk *xsk, const struct xsk_request *request) {
+    const unsigned room = room_before(request), bytes = room + request->frame_bytes;
+
+    xsk->metadata_room = room;
+    xsk->chunk_bytes = bytes > XSK_FRAME_BYTES ? LARGE_CHUNK_BYTES : XSK_FRAME_BYTES;
+    xsk->chunks = bytes > xsk->chunk_bytes ? (bytes + xsk->chunk_bytes - 1) / xsk->chunk_bytes : 1;
+    xsk->frames = XSK_CHUNKS / xsk->chunks;
+    for (xsk->free_count = 0; xsk->free_count < xsk->frames; xsk->free_count++)
+        xsk->free[xsk->free_count] = (uint64_t)xsk->free_count * xsk->chunks * xsk->chunk_bytes + room;
+}
+
+static int make_umem(struct xsk *xsk, const struct xsk_request *request) {
+    divide(xsk, request);
     xsk->rings.fd = -1;
-    xsk->area = mmap(NULL, UMEM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    xsk->area = mmap(NULL, umem_bytes(xsk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (xsk->area == MAP_FAILED) {
         xsk->area = NULL;
         return -errno;
     }
-    for (xsk->free_count = 0; xsk->free_count < XSK_FRAMES; xsk->free_count++)
-        xsk->free[xsk->free_count] = xsk->free_count * XSK_FRAME_BYTES + metadata_room;
     return rings_open(&xsk->rings,
                       &(struct rings_request){
                           .area = xsk->area,
-                          .area_bytes = UMEM_BYTES,
-                          .chunk_bytes = XSK_FRAME_BYTES,
-                          .entries = XSK_FRAMES,
-                          .metadata_room = metadata_room,
+                          .area_bytes = umem_bytes(xsk),
+                          .chunk_bytes = xsk->chunk_bytes,
+                          .entries = XSK_CHUNKS,
+                          .metadata_room = xsk->metadata_room,
                       },
                       &xsk->tx, &xsk->fill, &xsk->completion);
 }
@@ -49,17 +68,17 @@ static int make_umem(struct xsk *xsk, unsigned metadata_room) {
 // Before the socket is bound: some drivers do not start a queue whose ring is empty.
 static void fill_receive_ring(struct xsk *xsk) {
     uint32_t index;
-    const unsigned count = xsk_ring_prod__reserve(&xsk->fill, XSK_FRAMES, &index);
+    const unsigned count = xsk_ring_prod__reserve(&xsk->fill, XSK_CHUNKS, &index);
 
     for (unsigned i = 0; i < count; i++)
-        *xsk_ring_prod__fill_addr(&xsk->fill, index + i) = (uint64_t)(XSK_FRAMES + i) * XSK_FRAME_BYTES;
+        *xsk_ring_prod__fill_addr(&xsk->fill, index + i) = (uint64_t)(XSK_CHUNKS + i) * xsk->chunk_bytes;
     xsk_ring_prod__submit(&xsk->fill, count);
 }
 
 static int try_open(struct xsk *xsk, const struct xsk_request *request) {
-    const uint16_t flags =
-        (request->zerocopy ? XDP_ZEROCOPY : XDP_COPY) | (request->need_wakeup ? XDP_USE_NEED_WAKEUP : 0);
-    int error = make_umem(xsk, request->metadata ? TX_METADATA_ROOM : 0);
+    int error = make_umem(xsk, request);
+    const uint16_t flags = (request->zerocopy ? XDP_ZEROCOPY : XDP_COPY) |
+                           (request->need_wakeup ? XDP_USE_NEED_WAKEUP : 0) | (xsk->chunks > 1 ? USE_SG : 0);
 
     if (!error && request->zerocopy)
         fill_receive_ring(xsk);
@@ -78,6 +97,16 @@ static int open_when_free(struct xsk *xsk, const struct xsk_request *request) {
            !(request->commanded && nobody_commands()) && let_go_wait(began, LET_GO_QUEUE_NS))
         ;
     return error;
+}
+
+// try_open() leaves nothing of a socket that it did not get.
+static int refuse(const struct xsk_request *request, int error) {
+    const bool several = room_before(request) + request->frame_bytes > LARGE_CHUNK_BYTES;
+
+    return failed("socket", error, NULL, "no AF_XDP socket with %s on queue %u of %s%s: %s",
+                  request->zerocopy ? "zerocopy" : "copy", request->queue, request->interface,
+                  several ? ", whose frames have several descriptors (XDP_USE_SG, Linux 6.6)" : "",
+                  strerror(-error));
 }
 
 bool xsk_is_zerocopy(const struct xsk *xsk) {
@@ -113,9 +142,7 @@ int xsk_open(struct xsk *xsk, const struct xsk_request *request) {
     int error = open_when_free(xsk, request);
 
     if (error)
-        return failed("socket", error, NULL, "no AF_XDP socket with %s on queue %u of %s: %s",
-                      request->zerocopy ? "zerocopy" : "copy", request->queue, request->interface,
-                      strerror(-error));
+        return refuse(request, error);
     // Where the calls are what polls the queue, without them nothing is sent, whether the kernel asks or not.
     xsk->asked_only = request->need_wakeup && !request->busy_poll_us;
     if (xsk_is_zerocopy(xsk) != request->zerocopy)
@@ -139,12 +166,22 @@ static void tell(struct xsk *xsk, uint64_t address) {
     metadata->flags = 0;
 }
 
+// Whether the kernel has now done with all of a frame; its address is that of its first chunk.
+static bool is_last_part(struct xsk *xsk, uint64_t *address) {
+    const uint64_t frame_bytes = (uint64_t)xsk->chunks * xsk->chunk_bytes, frame = *address / frame_bytes;
+
+    *address = frame * frame_bytes + xsk->metadata_room;
+    return !--xsk->parts[frame];
+}
+
 static void reclaim(struct xsk *xsk) {
     uint32_t index;
-    unsigned done = xsk_ring_cons__peek(&xsk->completion, XSK_FRAMES, &index);
+    unsigned done = xsk_ring_cons__peek(&xsk->completion, XSK_CHUNKS, &index);
 
     for (unsigned i = 0; i < done; i++) {
-        const uint64_t address = *xsk_ring_cons__comp_addr(&xsk->completion, index + i);
+        uint64_t address = *xsk_ring_cons__comp_addr(&xsk->completion, index + i);
+        if (xsk->chunks > 1 && !is_last_part(xsk, &address))
+            continue;
         if (xsk->done)
             tell(xsk, address);
         xsk->free[xsk->free_count++] = address;
@@ -156,39 +193,60 @@ unsigned xsk_begin(struct xsk *xsk, unsigned wanted) {
     reclaim(xsk);
     if (wanted > xsk->free_count)
         wanted = xsk->free_count;
-    return xsk_ring_prod__reserve(&xsk->tx, wanted, &xsk->next);
+    return xsk_ring_prod__reserve(&xsk->tx, wanted * xsk->chunks, &xsk->next) / xsk->chunks;
+}
+
+// A descriptor for each chunk that the frame reaches into.
+static __attribute__((cold, noinline)) void describe_parts(struct xsk *xsk, uint64_t address,
+                                                           unsigned bytes) {
+    const uint64_t frame = address / ((uint64_t)xsk->chunks * xsk->chunk_bytes);
+    unsigned room = xsk->chunk_bytes - xsk->metadata_room;
+
+    for (xsk->parts[frame] = 0; bytes; room = xsk->chunk_bytes) {
+        const unsigned part = bytes < room ? bytes : room;
+        *xsk_ring_prod__tx_desc(&xsk->tx, xsk->next++) =
+            (struct xdp_desc){.addr = address, .len = part, .options = part < bytes ? CONTINUED : 0};
+        xsk->parts[frame]++;
+        address += part;
+        bytes -= part;
+    }
 }
 
 uint8_t *xsk_frame(struct xsk *xsk, unsigned bytes) {
-    struct xdp_desc *descriptor = xsk_ring_prod__tx_desc(&xsk->tx, xsk->next++);
+    const uint64_t address = xsk->free[--xsk->free_count];
 
-    *descriptor = (struct xdp_desc){.addr = xsk->free[--xsk->free_count], .len = bytes};
-    return xsk->area + descriptor->addr;
+    xsk->latest = xsk->next;
+    if (xsk->chunks > 1)
+        describe_parts(xsk, address, bytes);
+    else
+        *xsk_ring_prod__tx_desc(&xsk->tx, xsk->next++) = (struct xdp_desc){.addr = address, .len = bytes};
+    return xsk->area + address;
 }
 
 struct tx_metadata *xsk_ask(struct xsk *xsk) {
-    struct xdp_desc *descriptor = xsk_ring_prod__tx_desc(&xsk->tx, xsk->next - 1);
+    struct xdp_desc *descriptor = xsk_ring_prod__tx_desc(&xsk->tx, xsk->latest);
     struct tx_metadata *metadata = metadata_of(xsk, descriptor->addr);
 
-    descriptor->options = TX_METADATA_OPTION;
+    descriptor->options |= TX_METADATA_OPTION;
     *metadata = (struct tx_metadata){0}; // a stamp that the device does not write stays 0
     return metadata;
 }
 
-void xsk_end(struct xsk *xsk, unsigned frames) {
-    xsk_ring_prod__submit(&xsk->tx, frames);
+void xsk_end(struct xsk *xsk) {
+    xsk->tx.cached_prod = xsk->next; // frames may have needed fewer descriptors than there was room for
+    xsk_ring_prod__submit(&xsk->tx, xsk->next - *xsk->tx.producer);
     if (xsk->asked_only && !xsk_ring_prod__needs_wakeup(&xsk->tx))
         return;
     // EAGAIN, EBUSY and ENOBUFS mean that the rest waits for the next call.
     sendto(xsk->rings.fd, NULL, 0, MSG_DONTWAIT, NULL, 0);
 }
 
-unsigned xsk_pending(const struct xsk *xsk) { return XSK_FRAMES - xsk->free_count; }
+unsigned xsk_pending(const struct xsk *xsk) { return xsk->frames - xsk->free_count; }
 
 void xsk_close(struct xsk *xsk) {
     if (!xsk->area)
         return;
     rings_close(&xsk->rings);
-    munmap(xsk->area, UMEM_BYTES);
+    munmap(xsk->area, umem_bytes(xsk));
     *xsk = (struct xsk){0};
 }

@@ -7,13 +7,14 @@
 #include "rings.h"
 #include "tx_metadata.h"
 
-#define XSK_FRAMES 2048
-#define XSK_FRAME_BYTES 2048
+#define XSK_CHUNKS 2048
+#define XSK_FRAME_BYTES 2048 // of a chunk, where a frame fits
 
 // How to open a socket, as asked for.
 struct xsk_request {
     const char *interface;
     unsigned queue;
+    unsigned frame_bytes; // of the largest frame
     bool zerocopy, need_wakeup;
     bool commanded;        // bursts come from stdin
     bool metadata;         // frames may ask something of the device
@@ -27,9 +28,14 @@ struct xsk {
     uint8_t *area; // NULL: it is not open
     struct xsk_ring_prod tx, fill;
     struct xsk_ring_cons completion;
-    uint64_t free[XSK_FRAMES]; // addresses of unused frames to send
+    unsigned metadata_room, chunk_bytes;
+    unsigned chunks; // of a frame, side by side: a descriptor each
+    unsigned frames;
+    uint64_t free[XSK_CHUNKS]; // addresses of unused frames to send
     unsigned free_count;
-    uint32_t next; // place in the ring of the next frame of this batch
+    uint8_t parts[XSK_CHUNKS]; // by frame of several chunks: those that the kernel still has
+    uint32_t next;             // place in the ring of the next descriptor of this batch
+    uint32_t latest;           // and of the first one of the frame given last
     // With metadata: called for each frame that asked for something, once the kernel has done with it.
     void (*done)(void *whose, const struct tx_metadata *metadata, const uint8_t *frame);
     void *whose;
@@ -44,7 +50,7 @@ bool xsk_is_zerocopy(const struct xsk *xsk);
 // Whether the socket knows a NAPI instance, without which busy polling polls nothing.
 bool xsk_has_napi(const struct xsk *xsk);
 
-// Starts a batch. Returns how many frames there is room for, at most `wanted`; exactly so many must follow.
+// Starts a batch. Returns how many frames there is room for, at most `wanted`.
 unsigned xsk_begin(struct xsk *xsk, unsigned wanted);
 
 // The next frame of the batch, to be filled.
@@ -54,7 +60,7 @@ uint8_t *xsk_frame(struct xsk *xsk, unsigned bytes);
 struct tx_metadata *xsk_ask(struct xsk *xsk);
 
 // Hands the batch to the kernel and lets it work.
-void xsk_end(struct xsk *xsk, unsigned frames);
+void xsk_end(struct xsk *xsk);
 
 // Frames the kernel has not finished with.
 unsigned xsk_pending(const struct xsk *xsk);

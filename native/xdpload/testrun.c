@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "dispatcher.h"
 #include "fail.h"
+#include "frame_sizes.h"
 #include "json.h"
 #include "records.h"
 #include "test_frame.h"
@@ -19,12 +20,11 @@
 #include <unistd.h>
 
 #define MAX_RUNS 1000
-#define MAX_FRAME_BYTES 3000
-#define MAX_LEFT_BYTES 4096 // the kernel keeps a test frame in one page
+#define MAX_LEFT_BYTES 16384 // room for a frame that the program made longer
 #define FCS_BYTES 4
 #define SETUP_RUNS 3
 #define SETUP_PACKETS 2
-#define MAX_LINE 8192
+#define MAX_LINE (2 * MOST_FRAME_BYTES + 32)
 #define MAX_FRAMES 32768
 #define EMPTY_RUNS 5
 #define EMPTY_PACKETS 20000
@@ -48,18 +48,18 @@ static int digit(char text) {
 // The bytes of a frame in hexadecimal digits, as many as fit; returns their number.
 static unsigned read_bytes(const char *digits, unsigned char *bytes) {
     unsigned length = 0;
-    for (; length < MAX_FRAME_BYTES && digit(digits[0]) >= 0 && digit(digits[1]) >= 0; length++, digits += 2)
+    for (; length < MOST_FRAME_BYTES && digit(digits[0]) >= 0 && digit(digits[1]) >= 0; length++, digits += 2)
         bytes[length] = digit(digits[0]) << 4 | digit(digits[1]);
     return length;
 }
 
 // Allocates the frame.
 static bool read_frame(const char *text, struct asked *asked) {
-    unsigned char bytes[MAX_FRAME_BYTES];
+    unsigned char bytes[MOST_FRAME_BYTES];
     bool given = !strncmp(text, "0x", 2);
     char *end = NULL;
     asked->length = given ? read_bytes(text + 2, bytes) : strtoul(text, &end, 10) - FCS_BYTES;
-    if (asked->length < TEST_FRAME_MIN || asked->length > MAX_FRAME_BYTES - FCS_BYTES)
+    if (asked->length < TEST_FRAME_MIN || asked->length > MOST_FRAME_BYTES - FCS_BYTES)
         return false;
     if (given ? strlen(text + 2) != 2 * asked->length : *end)
         return false;
@@ -81,14 +81,15 @@ static void read_port(unsigned queue, struct asked *asked) {
 }
 
 static bool read_asked(const char *arguments, struct asked *asked) {
-    char text[2 * MAX_FRAME_BYTES + 3];
+    char text[MAX_LINE];
     unsigned queue = 0;
-    if (sscanf(arguments, "%6002s %u %u %u", text, &asked->repeat, &asked->runs, &queue) < 3 ||
-        !asked->repeat || !asked->runs || asked->runs > MAX_RUNS || !read_frame(text, asked)) {
+    if (strlen(arguments) >= sizeof(text) ||
+        sscanf(arguments, "%s %u %u %u", text, &asked->repeat, &asked->runs, &queue) < 3 || !asked->repeat ||
+        !asked->runs || asked->runs > MAX_RUNS || !read_frame(text, asked)) {
         complain(
             "testrun", EINVAL,
             "testrun takes FRAME (its size, %d to %d, or 0x and its bytes) REPEAT RUNS (1 to %d) [QUEUE]",
-            TEST_FRAME_MIN + FCS_BYTES, MAX_FRAME_BYTES, MAX_RUNS);
+            TEST_FRAME_MIN + FCS_BYTES, MOST_FRAME_BYTES, MAX_RUNS);
         return false;
     }
     read_port(queue, asked);

@@ -40,10 +40,10 @@ class Bench:
         return Generator(self.lab.tg, self.settings(engine, **changes), self.xdpgen, deadline_s=60.0)
 
     @contextmanager
-    def dut(self, section: str) -> Iterator[None]:
+    def dut(self, program: str) -> Iterator[None]:
         """The DUT runs one of dut.bpf.c's programs."""
         link = ("ip", "link", "set", "dev", self.lab.dut_interface, "xdpdrv")
-        self.lab.dut.run([*link, "object", self.dut_object, "section", f"xdp/{section}"])
+        self.lab.dut.run([*link, "object", self.dut_object, "program", program])
         try:
             yield
         finally:
@@ -73,6 +73,20 @@ class Bench:
             yield
         finally:
             self._set_queues(1)
+
+    @contextmanager
+    def mtu(self, mtu: int) -> Iterator[None]:
+        """Both ends of the link have this MTU."""
+        self._set_mtu(mtu)
+        try:
+            yield
+        finally:
+            self._set_mtu(1500)
+
+    def _set_mtu(self, mtu: int) -> None:
+        lab = self.lab
+        for host, interface in ((lab.dut, lab.dut_interface), (lab.tg, lab.tg_interface)):
+            host.run(["ip", "link", "set", "dev", interface, "mtu", str(mtu)])
 
     def _set_queues(self, queues: int) -> None:
         lab = self.lab

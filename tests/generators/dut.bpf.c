@@ -153,6 +153,19 @@ int flows(struct xdp_md *ctx) {
     return swap_macs(ctx);
 }
 
+SEC("xdp.frags")
+int reflect_buffers(struct xdp_md *ctx) { return swap_macs(ctx); }
+
+// Destroys one byte, the last but one of a frame's last buffer.
+SEC("xdp.frags")
+int spoil_last(struct xdp_md *ctx) {
+    unsigned char byte = 0xa5;
+
+    if (bpf_xdp_store_bytes(ctx, bpf_xdp_get_buff_len(ctx) - 2, &byte, 1))
+        return XDP_ABORTED;
+    return swap_macs(ctx);
+}
+
 SEC("xdp/drop")
 int drop(struct xdp_md *ctx) { return XDP_DROP; }
 

@@ -74,7 +74,7 @@ OTHER: dict[str, object] = {
     "setup": [["true"]], "function": "b", "cflags": ["-DX=1"], "maps": {"jmp": {0: "b"}}, "pinned": "keep",
     "frames": "f.pcap", "flows": 1, "src_ip": "10.0.0.1", "dst_ip": "10.0.0.2",
     "src_ip_stride": "0.0.0.1", "dst_ip_stride": "0.0.1.0", "src_port": 1025, "dst_port": 53, "stamp": "all",
-    "engine": "afxdp", "arrangement": "split", "accesses": 7,
+    "engine": "afxdp", "arrangement": "split", "accesses": 7, "frags": True,
     "directions": "both",
     "imix": "simple", "vlan": 5, "ip_version": 6, "rx_stamp": "device", "tx_bind": "zerocopy", "tx_wakeup": "needed",
     "tx_busy_poll_us": 50, "tx_stamp": "device", "batch": 4, "lab": "vm:6.1",

@@ -57,7 +57,7 @@ def test_a_default_that_is_written_out_is_the_same_point(given: dict[str, Any], 
         ({}, WHOLE | {"stamp": ["none", 16]}, "`stamp` is none"),
         ({}, {"imix": {64: 1}}, "traffic.imix: a mix has two sizes at least"),
         ({}, {"imix": {63: 1, 128: 1}}, r"traffic.imix: must be at least 64 \(got 63\)"),
-        ({}, {"imix": {64: 1, 1519: 1}}, r"traffic.imix: must be at most 1518 \(got 1519\)"),
+        ({}, {"imix": {64: 1, 9217: 1}}, r"traffic.imix: must be at most 9216 \(got 9217\)"),
         ({}, {"imix": {64: 0, 128: 1}}, "traffic.imix: must be at least 1 "),
         ({}, {"imix": {64: 33, 128: 32}}, "traffic.imix: 65 frames in a cycle; at most 64 are possible"),
         ({}, {"imix": "complex"}, "traffic.imix: must be 'none' or 'simple'"),
@@ -130,6 +130,40 @@ def test_a_frame_size_does_not_apply_to_several_sizes() -> None:
         ("none", 512): "array-read N=0, native, 512 B, 1 queue, live max, shared",
         ("simple", None): "array-read N=0, native, 1 queue, live max, shared, simple IMIX",
     }
+
+
+@pytest.mark.parametrize(
+    ("size", "frags", "has", "mtu"),
+    [
+        (64, "auto", "off", 1500),
+        (64, False, "off", 1500),
+        (64, True, "on", 1500),
+        (1519, "auto", "off", 1501),
+        (3524, "auto", "off", 3506),
+        (3525, "auto", "on", 3507),
+        (9216, "auto", "on", 9198),
+        (9216, False, "off", 9198),
+    ],
+)
+def test_frames_that_need_several_buffers_get_a_program_that_takes_them(
+    size: int, frags: object, has: str, mtu: int
+) -> None:
+    (point,) = points({"frame_bytes": size, "frags": frags, "accesses": 0})
+    assert (point.factors()["frags"], point.program.frags == "on", point.mtu) == (has, has == "on", mtu)
+
+
+def test_what_the_frames_do_not_change_is_one_point() -> None:
+    """The ids of runs that had no such factor stay."""
+    assert len({point.point_id for point in points({"frame_bytes": 64, "frags": ["auto", False]})}) == 1
+    assert len({point.point_id for point in points({"frame_bytes": 9000, "frags": ["auto", True]})}) == 1
+    assert len({point.point_id for point in points({"frame_bytes": 9000, "frags": [True, False]})}) == 2
+
+
+def test_a_block_has_one_mtu() -> None:
+    plan = parse_plan({"name": "t", "blocks": [{"points": {"frame_bytes": [64, 1518, 3000, 9000]}}]})
+    blocks = {trial.point.frame_bytes: trial.block for trial in schedule(plan, points_of(plan, "shared"))}
+    assert blocks[64] == blocks[1518]
+    assert len(set(blocks.values())) == 3
 
 
 @pytest.mark.parametrize(

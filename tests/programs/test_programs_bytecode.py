@@ -56,6 +56,24 @@ def test_any_n_and_any_working_set(cache, n, kind, op, size):
     assert count_bytecode(build(spec, cache).image, spec, lengths) == [accesses_per_packet(spec, n)] * len(lengths)
 
 
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(("workload", "n"), [("packet", 33), ("packet", 9300), ("array", 100), ("packet", 0)])
+def test_with_several_buffers_it_makes_n_accesses_too(workload, n, op, cache):
+    """9,300 accesses of a frame of 9,212 bytes reach each byte behind its first buffer, then begin again."""
+    spec = ProgramSpec(workload, n, op, frags=True)
+    image = build(spec, cache).image
+    assert image.section == "xdp.frags"
+    assert count_bytecode(image, spec) == [accesses_per_packet(spec, n)] * 5
+
+
+def test_each_byte_behind_the_first_buffer_is_reached(cache):
+    machine = Interpreter(build(ProgramSpec("packet", 9198, frags=True), cache).image, {})
+    machine.run(sample_frame(9212))
+    loads = [offset for offset, _, is_store in machine.frame_trace if offset >= 14 and not is_store]
+    assert set(loads) == set(range(14, 9212))
+    assert len(loads) == 9198
+
+
 def test_a_long_proof_is_quick(cache):
     spec = ProgramSpec("array", 12800)
     image = build(spec, cache).image

@@ -29,6 +29,14 @@ def test_the_kernel_counts_n(workload, map_type, op, cache, dut):
         assert json.loads((built.directory / "proof.json").read_text())["kernel"] == [n, n, n]
 
 
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("form", ["bounded", "loop"])
+def test_the_kernel_counts_n_behind_the_first_buffer(form, op, cache, dut):
+    built = build(ProgramSpec("packet", 9300, op, form, frags=True), cache)
+    proof = prove(built, dut.host, xdpload=dut.xdpload, folder=dut.folder)
+    assert proof.kernel == (9300,) * 4
+
+
 def test_all_ways_of_looking_agree(cache, dut):
     built = build(ProgramSpec("lookup", 100, map_type="hash"), cache)
     proof = prove(built, dut.host, xdpload=dut.xdpload, folder=dut.folder, user=True)

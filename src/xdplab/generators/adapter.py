@@ -149,8 +149,8 @@ class Capabilities:
 
     ``batches``: frames handed over at once at a paced load, where a small batch keeps the pace, and at the largest.
     ``queue_per_cpu``: a CPU reaches one queue only (its number modulo the queues), so that queues need CPUs.
-    ``can``: the names of what it can do of `WANTED`. ``addresses``: those of its frames, by setting, if it has no
-    others.
+    ``largest_why`` is said of a larger frame. ``can``: the names of what it can do of `WANTED`. ``addresses``: those of
+    its frames, by setting, if it has no others.
     """
 
     generator: str
@@ -162,6 +162,7 @@ class Capabilities:
     queue_per_cpu: bool
     can: frozenset[str] = frozenset()
     ip_versions: tuple[int, ...] = (4,)
+    largest_why: str = ""
     addresses: Mapping[str, Any] = field(default_factory=dict)
 
     def batch(self, *, paced: bool) -> int:
@@ -181,7 +182,7 @@ class Capabilities:
             *((name in self.can or not wanted(settings), reason) for name, wanted, reason in WANTED),
             (frames.ip_version in self.ip_versions, f"sends no IPv{frames.ip_version}"),
             (smallest <= min(frames.sizes), f"sends frames of {smallest} to {largest} bytes"),
-            (max(frames.sizes) <= largest, f"sends frames of {smallest} to {largest} bytes"),
+            (max(frames.sizes) <= largest, f"sends frames of {smallest} to {largest} bytes{self.largest_why}"),
             (1 <= settings.queues <= self.max_queues, f"reaches at most {self.max_queues} queues"),
             (1 <= flows <= self.max_flows, f"sends at most {self.max_flows} flows"),
             (not settings.cpus or reached == settings.queues, f"reaches {reached} queues from CPUs {settings.cpus}"),
@@ -314,18 +315,19 @@ _BOTH = frozenset({"pace", "stamp", "vlan", "imix", "two ports"})
 _LIVE = Capabilities(
     generator="xdpgen",
     engine="live",
-    frame_bytes=(64, 1518),
+    frame_bytes=(64, 3360),
     max_queues=64,
     max_flows=1 << 20,
     batches=(8, 60),
     queue_per_cpu=True,
     can=_BOTH | {"pieces"},
     ip_versions=(4, 6),
+    largest_why=": the kernel keeps a live frame in one page; engine afxdp sends larger ones",
 )
 _AFXDP = Capabilities(
     generator="xdpgen",
     engine="afxdp",
-    frame_bytes=(64, 1518),
+    frame_bytes=(64, 9216),
     max_queues=64,
     max_flows=1 << 20,
     batches=(32, 256),
@@ -341,6 +343,7 @@ XDPGEN = Adapter(
     stays=True,
     refusals=(
         ("this kernel has no live frames", "write `traffic: {engine: afxdp}` in the plan's block"),
+        ("frames have several descriptors", "`tx_bind: copy` and Linux 6.6 on the TG, or frames of at most 4100 bytes"),
         (r"no AF_XDP socket with zerocopy.*(E?OPNOTSUPP|EINVAL)", "`tx_bind: copy`: the TG's driver has no zero copy"),
         ("is bound with copy instead of zerocopy", "`tx_bind: copy`: the TG's driver has no zero copy"),
         ("a receiving program that asks .* for its time stamps", "`rx_stamp: software`, or Linux 6.3 on the TG"),

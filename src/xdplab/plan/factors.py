@@ -26,7 +26,7 @@ from xdplab.text import unit_of
 Mode = Literal["native", "generic", "offload", "af_xdp"]
 Arrangement = Literal["shared", "split", "hosts"]
 Action = Literal["tx", "drop", "pass", "redirect", "mixed"]
-FrameBytes = Annotated[int, Field(ge=64, le=1518)]
+FrameBytes = Annotated[int, Field(ge=64, le=9216)]
 Address = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}$")]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Vlan = Literal["none"] | Annotated[int, Field(ge=0, le=4094)]
@@ -207,6 +207,10 @@ def device_value(value: DeviceValue) -> str:
     return str(value) if not isinstance(value, bool) else "on" if value else "off"
 
 
+def _switch(value: DeviceValue) -> str:
+    return value if value == "auto" else device_value(value)
+
+
 def _device(given: Mapping[str, DeviceValue]) -> tuple[tuple[str, DeviceValue], ...]:
     return tuple(sorted(given.items()))
 
@@ -363,6 +367,11 @@ FACTORS: tuple[Factor, ...] = (
            shown=Labels(caption="own")),
     Factor("form", "program", "points", Literal["bounded", "loop", "unrolled"], "bounded",
            "bounded (loop around unrolled accesses), loop or unrolled"),
+    Factor("frags", "program", "points", Literal["auto"] | bool, "auto",
+           "whether the program takes frames in several buffers (xdp.frags); auto: if the frames need more than one",
+           shown=Labels(title="several buffers", full="several buffers {}".format),
+           form=Form(canonical=_switch, cell=lambda value: "on" if value == "on" else "off",
+                     applies=lambda values: values["workload"] is not None)),
     Factor("map_type", "program", "points", Literal["percpu_array", "hash"], "percpu_array",
            "lookup only: percpu_array or hash",
            shown=Labels(title="map", full=str, caption="own"),

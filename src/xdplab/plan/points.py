@@ -25,6 +25,10 @@ from xdplab.plan.maps import files_of
 from xdplab.plan.model import Block, Plan, UserProgramFile, files_named
 from xdplab.text import duration, many
 
+ETHERNET_MTU, L2_BYTES = 1500, 18
+ONE_BUFFER_BYTES = 3524
+"""The largest frame, with its FCS, that a veth hands to XDP in one buffer: a page, less the kernel's room around it."""
+
 _PROGRAM = [factor for factor in FACTORS if factor.identity and of_program(factor)]
 _SETTING = [factor for factor in FACTORS if factor.identity and not of_program(factor)]
 
@@ -100,6 +104,11 @@ class Point(
     def mean_frame_bytes(self) -> float:
         """The mean size of the frames that are sent, in bytes with FCS."""
         return float(self.frame_bytes) if self.imix == "none" else mean_bytes(self.imix)
+
+    @property
+    def mtu(self) -> int:
+        """The MTU that both ends of the link need for the frames: Ethernet's, or a larger one."""
+        return max(ETHERNET_MTU, max(self.frame_sizes) - L2_BYTES)
 
     @property
     def ways(self) -> int:
@@ -181,13 +190,17 @@ def block_points(block: Block, arrangement: Arrangement) -> Iterator[Point]:
     given = {f.name: f.form.canonical(getattr(block, f.name)) for f in factors.in_plan("block")}
     given["arrangement"] = where
     for program, setting in itertools.product(_programs(block), crossed):
-        yield Point(program=_forwarding(program, setting), passes=tuple(block.passes), **given, **setting)
+        point = Point(program=program, passes=tuple(block.passes), **given, **setting)
+        yield point if program.file is not None else replace(point, program=_generated_for(point))
 
 
-def _forwarding(program: ProgramFactors, setting: Mapping[str, Any]) -> ProgramFactors:
-    """Return the program; between two ports a generated one redirects its frames to the other port."""
-    crosses = setting["directions"] != "back" and program.file is None
-    return replace(program, action="redirect") if crosses else program
+def _generated_for(point: Point) -> ProgramFactors:
+    """Return the point's generated program: between two ports it redirects its frames, and by default it takes several
+    buffers if the frames need them."""
+    program: ProgramFactors = point.program
+    usual = {"auto": "on"} if max(point.frame_sizes) > ONE_BUFFER_BYTES else {"off": "auto"}
+    frags = usual.get(program.frags, program.frags)
+    return replace(program, action="redirect" if point.two_ports else program.action, frags=frags)
 
 
 def _crossed(given: Mapping[str, Any], among: Iterable[Factor]) -> list[dict[str, Any]]:
@@ -296,10 +309,10 @@ class Trial:
 def schedule(plan: Plan, points: Sequence[Point]) -> list[Trial]:
     """Return every trial of the run in the order it is measured.
 
-    A block is one queue count in one mode, arrangement and lab, with one set of device settings: changing one means
-    ethtool and a new attachment. Each repetition visits every block once; blocks and their trials are shuffled again
-    from the plan's seed (randomised complete blocks). This spreads slow drift of the machine over all points, and keeps
-    each baseline close to its points.
+    A block is one queue count in one mode, arrangement and lab, with one set of device settings and one MTU: changing
+    one means ethtool and a new attachment. Each repetition visits every block once; blocks and their trials are
+    shuffled again from the plan's seed (randomised complete blocks). This spreads slow drift of the machine over all
+    points, and keeps each baseline close to its points.
     """
     groups: dict[tuple[object, ...], list[Point]] = {}
     for point in points:
@@ -316,7 +329,7 @@ def schedule(plan: Plan, points: Sequence[Point]) -> list[Trial]:
 
 
 def _block_key(point: Point) -> tuple[object, ...]:
-    return (point.queues, point.mode, point.arrangement, point.lab, point.device)
+    return (point.queues, point.mode, point.arrangement, point.lab, point.device, point.mtu)
 
 
 # Measured in the netns lab: a trial's cost besides its bursts and its pause (bench/trial_overhead.py).

@@ -67,7 +67,7 @@ class BuiltProgram:
         """
         program = self.program
         if isinstance(program, ProgramSpec):
-            return ["--section", "xdp"]
+            return ["--section", program.section]
         options = ["--program", program.function] if program.function else ["--section", program.section]
         for name in self.also:
             options += ["--also", name]
@@ -227,7 +227,7 @@ def _fill_user(program: UserProgram, command: list[str], text: bytes, work: Path
 
 def _image_of(program: ProgramSpec | UserProgram, data: bytes) -> Image:
     if isinstance(program, ProgramSpec):
-        return read_image(data)
+        return read_image(data, program.section)
     return read_image(data, program.section, program.function)
 
 

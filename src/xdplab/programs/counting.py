@@ -18,6 +18,10 @@ FRAME_LENGTHS = (60, 60, 1514, 61)
 """Lengths without FCS: the shortest, again to see where the walk continues, the longest, and one that no block
 divides."""
 
+SEVERAL_BUFFERS = 9212
+"""And with several buffers the longest that a plan may ask for; the first one then has `FIRST_BUFFER` bytes."""
+FIRST_BUFFER = 3520
+
 Access = tuple[int, int, bool]
 """Offset, size in bytes, whether it is a store."""
 
@@ -46,6 +50,11 @@ class AccessCounts:
 def expected(spec: ProgramSpec) -> AccessCounts:
     """Return what one packet must do."""
     return AccessCounts(*(spec.accesses * one for one in _PER_ACCESS[spec.workload, spec.op]))
+
+
+def frame_lengths(spec: ProgramSpec) -> tuple[int, ...]:
+    """Return the lengths, without FCS, of the frames on which a program is proved."""
+    return (*FRAME_LENGTHS, SEVERAL_BUFFERS) if spec.frags else FRAME_LENGTHS
 
 
 def seen(accesses: Sequence[Access], lookups: int | None) -> AccessCounts:

@@ -1,6 +1,6 @@
 """Executes BPF bytecode as the kernel's interpreter would, and records its memory accesses.
 
-It supports what xdplab's programs need: 32- and 64-bit arithmetic, jumps, subprograms, array-like maps, three helpers.
+It supports what xdplab's programs need: 32- and 64-bit arithmetic, jumps, subprograms, array-like maps, six helpers.
 Anything else raises ProgramError. Addresses are a region's number in the upper and an offset in the lower 32 bits, so
 an access outside of a region is found at once.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from xdplab.errors import ProgramError
+from xdplab.programs.counting import FIRST_BUFFER
 from xdplab.programs.image import MAP_SECTIONS, Image
 from xdplab.programs.steps import M32, step
 
@@ -17,6 +18,7 @@ _STACK_BYTES = 512
 _MAX_STEPS = 50_000_000
 
 LOOKUP_ELEM, SMP_PROCESSOR_ID, REDIRECT = 1, 8, 23
+XDP_LENGTH, XDP_LOAD_BYTES, XDP_STORE_BYTES = 188, 189, 190
 _XDP_REDIRECT = 4
 _RX_QUEUE_INDEX = 16  # of struct xdp_md
 REGISTERS = 12
@@ -58,6 +60,8 @@ class Interpreter:
         self.maps = {name: maps[name] for name in image.maps}
         self.cpu = cpu
         self._origin = origin
+        self._linear = FIRST_BUFFER if image.section == "xdp.frags" else 1 << 16
+        self._copied: dict[int, int] = {}
         self._regions: dict[int, Region] = {}
         self._handles: dict[int, Map] = {}
         self._value_bases: dict[int, int] = {}
@@ -79,10 +83,11 @@ class Interpreter:
     def run(self, frame: bytes) -> PacketRun:
         """Run the program on one frame."""
         kept = len(self._regions)
-        packet = self._add(Region("frame", bytearray(frame)))
+        packet = self._packet = self._add(Region("frame", bytearray(frame)))
+        self._copied = {}
         registers = [0] * REGISTERS
         registers[1] = self._context = self._add(Region("context", bytearray()))
-        self._context_fields = {0: packet, 4: packet + len(frame), 8: packet, _RX_QUEUE_INDEX: 0}
+        self._context_fields = {0: packet, 4: packet + min(len(frame), self._linear), 8: packet, _RX_QUEUE_INDEX: 0}
         registers[10] = self._new_stack()
         steps = self._execute(registers)
         result = bytes(self._regions[packet >> 32].data)
@@ -125,6 +130,8 @@ class Interpreter:
             return self._context_field((address & M32) - self._origin)
         region, offset = self._locate(address, size)
         region.trace.append((offset, size, False))
+        if address in self._copied:
+            self._regions[self._packet >> 32].trace.append((self._copied[address], size, False))
         return int.from_bytes(region.data[offset : offset + size], "little")
 
     def _context_field(self, offset: int) -> int:
@@ -137,6 +144,8 @@ class Interpreter:
         """Write little-endian memory; raises ProgramError outside of it."""
         region, offset = self._locate(address, size)
         region.trace.append((offset, size, True))
+        if address in self._copied:
+            self._regions[self._packet >> 32].trace.append((self._copied[address], size, True))
         region.data[offset : offset + size] = (value & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
 
     def address_of(self, image: Image, at: int) -> int:
@@ -156,9 +165,24 @@ class Interpreter:
             registers[0] = self._lookup(registers[1], self.load(registers[2], 4))
         elif number == REDIRECT:
             registers[0] = _XDP_REDIRECT
+        elif number == XDP_LENGTH:
+            registers[0] = len(self._regions[self._packet >> 32].data)
+        elif number in (XDP_LOAD_BYTES, XDP_STORE_BYTES):
+            registers[0] = self._copy(*registers[2:5], back=number == XDP_STORE_BYTES)
         else:
             raise ProgramError(f"the proof does not know BPF helper {number}")
         registers[1:6] = [0xDEAD << 48] * 5
+
+    def _copy(self, at: int, address: int, count: int, *, back: bool) -> int:
+        """Copy bytes of the frame, or copy them back: an access to the copy counts as one to the frame."""
+        frame, _ = self._locate(self._packet + at, count)
+        region, offset = self._locate(address, count)
+        if back:
+            frame.data[at : at + count] = region.data[offset : offset + count]
+            return 0
+        region.data[offset : offset + count] = frame.data[at : at + count]
+        self._copied = {address + i: at + i for i in range(count)}
+        return 0
 
     def _lookup(self, handle: int, key: int) -> int:
         one = self._handles.get(handle)

@@ -19,14 +19,13 @@ from xdplab.formats.pcap import FCS_BYTES
 from xdplab.hosts import Host
 from xdplab.hosts.tool import PROGRAM_REFUSALS, Message, ToolSession
 from xdplab.programs.build import BuiltProgram, compile_command
-from xdplab.programs.counting import VERDICTS
+from xdplab.programs.counting import SEVERAL_BUFFERS, VERDICTS
 from xdplab.programs.image import Insn, decode
-from xdplab.programs.spec import ProgramSpec
+from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.programs.steps import disassemble_xlated
 
 COUNTING = "counting.bpf.o"
 """A program's counting build, beside its object."""
-_COUNTED_BYTES = (64, 64, 1518)
 _HELPER_CALL = 0x85
 TESTRUN_S = 0.02
 TESTRUN_RUNS = 5
@@ -134,11 +133,16 @@ def count_in_kernel(host: Host, xdpload: str, built: BuiltProgram, folder: str) 
     _add_counting_build(built)
     counts = []
     with loaded(host, xdpload, built, folder, name=COUNTING) as (_, session):
-        for size in _COUNTED_BYTES:
+        for size in _counted_bytes(built.program):
             session.ask("reset", "reset")
             session.ask(f"testrun {size} 1 1", "testrun")
             counts.append(int(session.ask("count", "count")["value"]))
     return counts
+
+
+def _counted_bytes(program: ProgramSpec | UserProgram) -> tuple[int, ...]:
+    several = isinstance(program, ProgramSpec) and program.frags
+    return (64, 64, 1518, SEVERAL_BUFFERS + FCS_BYTES) if several else (64, 64, 1518)
 
 
 def verified_to_count(host: Host, xdpload: str, built: BuiltProgram, folder: str) -> int | None:

@@ -18,10 +18,10 @@ from xdplab.hosts import Host
 from xdplab.lazy import lazy
 from xdplab.programs.build import BuiltProgram
 from xdplab.programs.counting import (
-    FRAME_LENGTHS,
     VERDICTS,
     Access,
     AccessCounts,
+    frame_lengths,
     in_frame,
     in_state,
     require,
@@ -41,14 +41,14 @@ from xdplab.text import many
 _WHERE = "bytecode"
 
 
-def count_bytecode(image: Image, spec: ProgramSpec, lengths: Sequence[int] = FRAME_LENGTHS) -> list[AccessCounts]:
+def count_bytecode(image: Image, spec: ProgramSpec, lengths: Sequence[int] = ()) -> list[AccessCounts]:
     """Execute one packet per length (without FCS), one after another, and return its accesses to the working set.
 
     Raises ProgramError unless each makes exactly the promised accesses and returns the frame with its MACs swapped.
     """
     machine = Interpreter(image, _maps(spec))
     results, walked = [], []
-    for length in lengths:
+    for length in lengths or frame_lengths(spec):
         frame = sample_frame(length)
         lookups, before = _lookups(machine), _trace_lengths(machine)
         run = machine.run(frame)

@@ -6,6 +6,7 @@ layouts are those of ``struct workload_state`` and of the tables in xdp_progs.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ def source(spec: ProgramSpec) -> str:
 
 def user_source(spec: ProgramSpec) -> str:
     """Return the C text of the same workload for user space; exports ``xdplab_workload`` and ``xdplab_state_bytes``."""
-    return _render("user.c.j2", spec)
+    return _render("user.c.j2", replace(spec, frags=False))
 
 
 def kernel_source(spec: ProgramSpec) -> str:
@@ -63,6 +64,7 @@ def _render(template: str, spec: ProgramSpec) -> str:
         .render(
             spec.canonical(),
             workload=spec.kernel,
+            section=spec.section,
             out_port=OUT_PORT if spec.action == "redirect" else None,
             has_state=spec.has_state,
             block=1 if spec.form == "loop" else BLOCK,

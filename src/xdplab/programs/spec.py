@@ -41,6 +41,8 @@ class ProgramSpec:
 
     With ``action`` redirect, the last step is XDP_REDIRECT to the port whose number the loader puts into `OUT_PORT`.
 
+    With ``frags`` it takes frames in several buffers.
+
     ``working_set_bytes`` and ``map_type`` take their defaults where the workload has them, and are null elsewhere.
     Raises PlanError naming the field.
     """
@@ -52,6 +54,7 @@ class ProgramSpec:
     working_set_bytes: int | None = None
     map_type: str | None = None
     action: str = "tx"
+    frags: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("workload", WORKLOADS), ("op", OPS), ("form", FORMS), ("action", ACTIONS)):
@@ -95,6 +98,10 @@ class ProgramSpec:
         """A word for titles and file names."""
         kind = f"{self.workload}-{self.map_type}" if self.map_type else self.workload
         return f"{kind}-{self.op}-{self.accesses}"
+
+    @property
+    def section(self) -> str:
+        return "xdp.frags" if self.frags else "xdp"
 
     @property
     def kernel(self) -> str:
@@ -201,6 +208,7 @@ def program_of(program: ProgramFactors) -> ProgramSpec | UserProgram:
         working_set_bytes=program.working_set_bytes,
         map_type=program.map_type,
         action=program.action or "tx",
+        frags=program.frags == "on",
     )
 
 

@@ -24,6 +24,7 @@ from xdplab.programs.counting import (
     FRAME_LENGTHS,
     Access,
     AccessCounts,
+    frame_lengths,
     in_state,
     require,
     require_cycle,
@@ -95,7 +96,7 @@ def count_user(library: bytes, spec: ProgramSpec) -> list[AccessCounts]:
     """
     emulator = _Emulator(library, user_state(spec))
     results, walked = [], []
-    for length in FRAME_LENGTHS:
+    for length in frame_lengths(spec):
         frame = sample_frame(length)
         trace, after = emulator.packet(frame)
         accesses = _working_set(spec, trace)

@@ -18,7 +18,7 @@ from xdplab.errors import PlanError
 from xdplab.plan import Point
 from xdplab.plan.copies import copied_into
 from xdplab.plan.model import Plan, is_plan_file, load_plan, parse_plan, relative_to
-from xdplab.plan.points import block_points
+from xdplab.plan.points import ETHERNET_MTU, L2_BYTES, block_points
 from xdplab.programs.build import BuiltProgram, build
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import WORKLOADS, ProgramSpec, UserProgram, program_of
@@ -102,6 +102,8 @@ def _why_not(point: Point) -> str | None:
         return f"mode {point.mode}"
     if point.queues != 1:
         return f"{point.queues} queues"
+    if point.mtu > ETHERNET_MTU and point.program.frames is None:
+        return f"frames above {ETHERNET_MTU + L2_BYTES} B: a guest's link has Ethernet's MTU"
     if point.mode == AF_XDP and (point.xsk_attach, point.xsk_bind) != ("native", "copy"):
         return f"AF_XDP attached {point.xsk_attach} and bound {point.xsk_bind}: a guest's is native, with copies"
     return None

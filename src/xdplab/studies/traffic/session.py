@@ -18,7 +18,7 @@ from xdplab.deploy.kernel_settings import kept_sysctls, unthrottled
 from xdplab.deploy.queues import Endpoint, of_each, set_queues
 from xdplab.deploy.settings import FEATURES, XPS, read
 from xdplab.deploy.xdp import await_nothing_attached
-from xdplab.errors import CutOffError, HostError, ResultsError, XdplabError
+from xdplab.errors import CutOffError, HostError, ResultsError, UnsupportedError, XdplabError
 from xdplab.formats.ethtool import parse_rings
 from xdplab.formats.generator import GeneratorReady
 from xdplab.generators import Generator, GeneratorSettings
@@ -26,7 +26,7 @@ from xdplab.hosts import run_together
 from xdplab.labs import Lab
 from xdplab.labs.base import LinkEnds
 from xdplab.plan import Plan, Point, ProgramFactors, Trial
-from xdplab.plan.points import SLICES
+from xdplab.plan.points import ETHERNET_MTU, SLICES
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.waiting import WAITS
 from xdplab.studies.traffic.limits import frame_key, link_rate, machine_of, refuse_way_out
@@ -250,6 +250,7 @@ class TrafficSession:
         self._return_device()
         ends = self._ends
         applied = of_each(ends, lambda end: apply(end.host, end.interface, LINK_SETTINGS).require())
+        applied += self._set_mtu(trials[0].point)
         dut, *tg = queue_ends(self._lab)
         applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
         if self._second_ends:
@@ -263,6 +264,14 @@ class TrafficSession:
         applied += self._steer(max((trial.point for trial in trials), key=lambda point: point.ways))
         self._context.machine.settings = tuple(applied)
         self._test_generator(trials)
+
+    def _set_mtu(self, point: Point) -> list[Applied]:
+        """Give both ends an MTU for the point's frames; a larger one that a port had before the run is left."""
+        if all(trial.point.mtu == ETHERNET_MTU for trial in self._trials):
+            return []
+        ends = [held for held in self._held if isinstance(held, GuardedDevice)]
+        mtus = {held: max(int(held.before.values["link.mtu"]), point.mtu) for held in ends}
+        return [apply(held.host, held.interface, {"link.mtu": mtu}).require() for held, mtu in mtus.items()]
 
     def _return_device(self) -> None:
         """Restore only the settings that a former block of this session changed on the DUT's device."""
@@ -293,6 +302,8 @@ class TrafficSession:
         machine = self._context.machine
         machine.device = None
         self._device_changed.update(name for name, _ in point.device)
+        if int(dict(point.device).get("link.mtu", point.mtu)) < point.mtu:
+            raise UnsupportedError(f"device: a link.mtu below {point.mtu} has no room for the frames of {point}")
         if point.device:
             machine.device = apply(self._dut.host, self._dut.interface, dict(point.device)).require(rounded=True)
         return [machine.device] if machine.device else []
