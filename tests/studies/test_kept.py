@@ -74,6 +74,26 @@ def test_a_damaged_answer_is_made_again(run: RunDirectory, made: list[Any], dama
     assert len(made) == 2
 
 
+@pytest.mark.parametrize(
+    ("verdicts", "in_vain"),
+    [
+        ({"invalid": 2, "unsupported": 1}, True),
+        ({"valid": 1, "invalid": 1}, False),
+        ({"unsupported": 1}, False),
+        ({}, False),
+    ],
+)
+def test_a_run_without_a_valid_trial_is_listed_as_such(
+    run: RunDirectory, verdicts: dict[str, int], in_vain: bool
+) -> None:
+    kept.keep(run, kept.FILE, {"verdicts": verdicts}, kept.made_from(run))
+    (listed,) = kept.listed_runs(run.path.parent)
+    assert ("no trial is valid" in listed.progress) is in_vain
+    (run.path / "journal.jsonl").touch()
+    (listed,) = kept.listed_runs(run.path.parent)
+    assert "no trial is valid" not in listed.progress
+
+
 def test_a_report_takes_the_figures_of_the_run_and_draws_others_alike(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

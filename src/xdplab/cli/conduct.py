@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from xdplab.cli import screen
     from xdplab.cli.options import StudyRun
-    from xdplab.run import rundir
+    from xdplab.run import rundir, watching
     from xdplab.run.progress import Observer
     from xdplab.run.state import RunState
     from xdplab.studies import kept, pictures
@@ -31,7 +31,7 @@ else:
     screen = lazy("xdplab.cli.screen")
     kinds, rundir = lazy("xdplab.studies.kind"), lazy("xdplab.run.rundir")
     openable, pictures = lazy("xdplab.studies.kinds"), lazy("xdplab.studies.pictures")
-    kept = lazy("xdplab.studies.kept")
+    kept, watching = lazy("xdplab.studies.kept"), lazy("xdplab.run.watching")
 
 D = TypeVar("D", bound="DataclassInstance")
 
@@ -106,13 +106,12 @@ def measure_missing(run: Run[Any], measure: Measure, *, new: bool, as_json: bool
 
 def exit_code(run: Run[Any]) -> int:
     """Return 1 if a trial failed or is missing, the code of "unsupported" if every trial is unsupported, and
-    `NOTHING_VALID` if all trials are invalid or unsupported; a study's rows have other verdicts, or none."""
+    `NOTHING_VALID` if no trial is valid."""
     state = run.state
     if state.failed or state.owed:
         return 1
     if any(ended.status != "unsupported" for ended in state.last.values()) or not state.last:
-        verdicts = kept.answer_of(run.directory, run).verdicts
-        return NOTHING_VALID if "invalid" in verdicts and "valid" not in verdicts else 0
+        return NOTHING_VALID if kept.is_in_vain(kept.answer_of(run.directory, run).verdicts) else 0
     tell("nothing was measured: no trial is supported here", err=True)
     return UnsupportedError.exit_code
 
@@ -127,6 +126,8 @@ def show_results(run: Run[Any]) -> None:
     """Print the tables and the answer; of a study, whose tables are many, the answer alone. How many trials were
     measured has been told as the last one ended."""
     answer = kept.answer_of(run.directory, run)
+    if {"valid", "invalid"} <= answer.verdicts.keys():  # what was measured is not all valid
+        tell(watching.progress_line(run.state, answer.verdicts))
     for table in () if answer.placed else answer.tables.values():
         if len(table["rows"]) > MOST_ROWS:
             tell(f"{table['title']}: {len(table['rows'])} rows, which `xdplab show {run.directory.path}` prints\n")

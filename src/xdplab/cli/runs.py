@@ -17,6 +17,7 @@ from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
 from xdplab.lazy import lazy
 from xdplab.run.rundir import RunDirectory
+from xdplab.studies import kept
 from xdplab.studies.kinds import open_run
 from xdplab.text import many, size
 
@@ -78,7 +79,7 @@ def runs(folder: Path, marks: Marks, tagged: str | None, form: str, as_json: boo
         return
     if as_json and form != "table":
         raise PlanError(f"--json and --format {form} are two formats", remedy="choose one")
-    listed = [run for run in listing.known_runs(folder) if tagged is None or tagged in run.tags]
+    listed = [run for run in kept.listed_runs(folder) if tagged is None or tagged in run.tags]
     if as_json:
         print_json([dataclasses.asdict(run) for run in listed])
     elif form != "table":

@@ -42,11 +42,12 @@ from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
 from xdplab.programs.program import Program
 from xdplab.programs.program import program as make_program
 from xdplab.programs.spec import WORKLOADS, ProgramSpec
-from xdplab.run.listing import RESULTS, ROW, known_runs, run_named
+from xdplab.run.listing import RESULTS, ROW, run_named
 from xdplab.shown import ReadableFrame, paragraphs, small_table
 from xdplab.studies import kinds
 from xdplab.studies.comparing import ComparedRuns as TwoRuns
 from xdplab.studies.cost.points import CostRequest
+from xdplab.studies.kept import listed_runs
 from xdplab.studies.search.kind import SearchRequest, start_search
 from xdplab.studies.search.profile import profile as profile_named
 from xdplab.studies.search.views import VIEWS as SEARCH_VIEWS
@@ -133,7 +134,7 @@ def open(path: str | Path) -> RunInHand:
 def runs(folder: str | Path | None = None) -> pd.DataFrame:
     """Return the runs of a folder (the project's ``results``), the latest first: name, when it was begun, trials,
     state, note."""
-    listed = known_runs(results() if folder is None else Path(folder))
+    listed = listed_runs(results() if folder is None else Path(folder))
     return ReadableFrame([run.row for run in listed], columns=ROW)
 
 

@@ -9,9 +9,9 @@ fast.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +23,13 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
-    from xdplab.run import frames, watching
+    from xdplab.run import frames, listing, watching
+    from xdplab.run.listing import KnownRun
     from xdplab.studies.kind import Run
     from xdplab.studies.tables import Table
 else:
     frames, watching = lazy("xdplab.run.frames"), lazy("xdplab.run.watching")
+    listing = lazy("xdplab.run.listing")
 
 INPUTS = (".jsonl", ".json", ".yaml", ".parquet")
 """Ends of the files of a run's folder, not below it, from which the rest is made."""
@@ -112,6 +114,32 @@ def answer_of(directory: RunDirectory, run: Run[Any] | None = None) -> RunAnswer
     answer = _answer(run or open_run(directory.path))
     keep(directory, FILE, asdict(answer), source)
     return answer
+
+
+def listed_runs(folder: Path) -> list[KnownRun]:
+    """Return the runs in a folder, the latest first; one without a valid trial says so.
+
+    That is what its kept answer says, also by the rules of older code; a run that has changed since says nothing.
+    """
+    return [
+        replace(run, progress=f"{run.progress}; no trial is valid")
+        if run.state in listing.FINISHED and is_in_vain(_kept_verdicts(RunDirectory.open(Path(run.path))))
+        else run
+        for run in listing.known_runs(folder)
+    ]
+
+
+def is_in_vain(verdicts: Mapping[str, int]) -> bool:
+    """Whether all trials are invalid or unsupported; a study's rows have other verdicts, or none."""
+    return "invalid" in verdicts and "valid" not in verdicts
+
+
+def _kept_verdicts(run: RunDirectory) -> dict[str, int]:
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        held: dict[str, Any] = json.loads((run.cache / FILE).read_bytes())
+        if held["made_from"][-1] == made_from(run)[-1]:
+            return dict(held["verdicts"])
+    return {}
 
 
 def _answer(run: Run[Any]) -> RunAnswer:
