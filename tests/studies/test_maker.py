@@ -26,8 +26,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run[Any]:
 
 def test_tables_and_answer_are_made_beside(run: Run[Any]) -> None:
     with maker.beside():
-        maker.await_loaded()
-        maker.begin(run.directory.path)
+        maker.await_loaded(run.directory.path)
+        maker.begin()
         assert maker.has_made()
     assert not is_owed(run.directory, run.recipe)
     source = [str(run.directory.path), *kept.made_from(run.directory)]
@@ -39,8 +39,8 @@ def test_tables_and_answer_are_made_beside(run: Run[Any]) -> None:
 def test_what_it_would_warn_of_it_leaves_to_the_caller(run: Run[Any]) -> None:
     next(run.directory.path.glob("raw/*/*/*")).unlink()
     with maker.beside():
-        maker.await_loaded()
-        maker.begin(run.directory.path)
+        maker.await_loaded(run.directory.path)
+        maker.begin()
         assert not maker.has_made()
 
 

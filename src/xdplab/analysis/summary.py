@@ -36,6 +36,8 @@ def varying(trials: pd.DataFrame, shown: Sequence[str] = ()) -> list[str]:
 
     ``shown``: columns that are shown in any case; only what distinguishes points beyond them is returned.
     """
+    if len(trials) == 1:
+        return []
     order = {name: rank for rank, name in enumerate(_FIRST)}
     here = (factor.column for factor in FACTORS if factor.column in trials)
     columns = [name for name in here if name in shown or trials[name].nunique(dropna=False) > 1]

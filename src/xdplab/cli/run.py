@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,7 +108,13 @@ def measure_plan(
             )
         choices = StudyRun(new.out, new.name, labs=sharing.labs, as_json=as_json, figures=new.draw)
         return conduct_study(study, lambda: request, choices)
-    chosen = new.of(file)
+    with nullcontext() if sharing.labs else maker.beside():
+        return _measure_traffic(lab_name, new.of(file), new, as_json, sharing)
+
+
+def _measure_traffic(
+    lab_name: str | None, chosen: Plan, new: PlannedRun, as_json: bool, sharing: Sharing
+) -> tuple[Run[Any], int]:
     details: dict[str, Any] = {
         "only": parse_only(new.only),
         "extend": _extended(new.extend) if new.extend else None,
@@ -121,7 +128,7 @@ def measure_plan(
                 joined_run, lambda seen: joined_run.measure_at(joined, seen), figures=new.draw, as_json=as_json
             )
     require_labs(lab_name, chosen)
-    with maker.beside(), runs.lab_for(lab_name or chosen.lab, chosen) as lab:
+    with runs.lab_for(lab_name or chosen.lab, chosen) as lab:
         planned_run = traffic_kind.TRAFFIC.run(runs.start(chosen, lab, new.out, **details))
 
         def measure(seen: Observer) -> RunState:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
+from xdplab.lazy import lazy
 from xdplab.run.state import AnyTrial, Attempt, RunState
 from xdplab.text import visible
+
+if TYPE_CHECKING:
+    from rich import console as consoles
+    from rich import progress as bars
+    from rich.console import Console
+else:
+    consoles, bars = lazy("rich.console"), lazy("rich.progress")
 
 
 class Observer(Protocol):
@@ -76,12 +81,12 @@ class RichObserver(PlainObserver):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(),
+            bars.MofNCompleteColumn(),
+            bars.TextColumn("{task.fields[left]}"),
         )
-        self._progress = Progress(*columns, console=console, transient=True)
+        self._progress = bars.Progress(*columns, console=console, transient=True)
         self._task = self._progress.add_task("", total=None, left="")
 
     def started(self, state: RunState, trial: AnyTrial) -> None:
@@ -111,4 +116,4 @@ def observer_for(console: Console) -> Observer:
 
 def silent() -> Observer:
     """An observer that prints nothing."""
-    return PlainObserver(Console(quiet=True))
+    return PlainObserver(consoles.Console(quiet=True))

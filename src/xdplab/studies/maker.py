@@ -42,22 +42,29 @@ def beside() -> Iterator[None]:
                 maker.kill()
 
 
-def await_loaded() -> None:
-    """Return when the libraries are loaded: nothing of it goes on while a window is measured."""
+def await_loaded(run: Path) -> None:
+    """Return when the libraries are loaded, and the run's plan is read: nothing of it goes on while a window is
+    measured."""
     with step("loading the libraries of tables"):
         if (maker := _MAKER.get()) is not None:
+            _tell(maker, str(run))
             _line(maker)
             return
         for name in LIBRARIES:
             importlib.import_module(name)
 
 
-def begin(run: Path) -> None:
-    """Let the maker, if there is one, make the tables and the answer of a run that gets no more trials."""
+def begin() -> None:
+    """Let the maker, if there is one, make the tables and the answer of that run: it gets no more trials."""
     if (maker := _MAKER.get()) is not None:
-        with suppress(OSError):  # it has died
-            stdin = cast("IO[str]", maker.stdin)
-            stdin.write(f"{run}\n")
+        _tell(maker, "make", last=True)
+
+
+def _tell(maker: subprocess.Popen[str], line: str, *, last: bool = False) -> None:
+    stdin = cast("IO[str]", maker.stdin)
+    with suppress(OSError):  # it has died
+        print(line, file=stdin, flush=not last)
+        if last:
             stdin.close()
 
 
@@ -79,15 +86,17 @@ def _line(maker: subprocess.Popen[str]) -> str:
 
 
 def serve() -> None:
-    """Load the libraries, then make what a line on standard input names; each is answered by a line."""
+    """Load the libraries and read the plan of the run that the first line names; make the rest at the second line."""
     warnings.simplefilter("error", ResultsWarning)  # what there is to say, the caller says
     gc.disable()  # an import makes many objects that stay
     for name in LIBRARIES:
         importlib.import_module(name)
     gc.enable()
+    path = Path(sys.stdin.readline().removesuffix("\n"))
+    _ = open_run(path).plan
     print("loaded", flush=True)  # noqa: T201
-    for line in sys.stdin:
-        run = open_run(Path(line.removesuffix("\n")))
+    if sys.stdin.readline():
+        run = open_run(path)
         run.keep_tables()
         answer_of(run.directory, run)
         print("made", flush=True)  # noqa: T201

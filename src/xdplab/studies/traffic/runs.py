@@ -137,13 +137,13 @@ class InLab:
             hosts = SessionRecord(folder)
             _ask(hosts, "before", labs)
             with sessions_in(labs, owed, lambda lab, turn: method.session(lab, folder, plan, turn)) as session_of:
-                maker.await_loaded()
+                maker.await_loaded(folder.path)
                 stop = race.OpenEnded(folder, plan, trials) if plan.open_ended else None
                 policy = Policy(method.retries(plan), method.pause_s(plan), stop)
                 judged = JudgingObserver(observer, folder, plan.trial.window_s)
                 state = run_trials(folder, trials, InTurn(session_of), judged, policy)
                 _ask(hosts, "after", labs)
-                maker.begin(folder.path)  # the hosts get their settings back meanwhile
+                maker.begin()  # the hosts get their settings back meanwhile
         return state
 
 
