@@ -44,7 +44,7 @@ static const struct option_row ROWS[] = {
     {"rodata", "NAME=VALUE", NULL, add_setting, AT(rodata), 0, 0,
      "set a constant of the program before it is loaded"},
     {"init", "MAP=FILE", NULL, add_setting, AT(init), 0, 0,
-     "fill an array or hash map: FILE holds one value, or one for every entry"},
+     "fill a map as it is loaded: FILE is one of --entries, or has one value for every index"},
     {"count-actions", NULL, NULL, option_flag, AT(count_actions), 0, 0,
      "count what the program decides, by instructions before it: for `decided`"},
     {"also", "NAME", NULL, add_name, AT(also), 0, 0,
@@ -52,7 +52,8 @@ static const struct option_row ROWS[] = {
     {"map", "MAP=KEY=VALUE", NULL, add_setting, AT(map), 0, 0,
      "an entry of a map of programs, devices or CPUs, put in by `fill`: NAME, or device=IF,program=NAME"},
     {"entries", "MAP=FILE", NULL, add_setting, AT(entries), 0, 0,
-     "entries of a map of data, put in by `fill`: FILE has all keys, then all values"},
+     "entries of a map of data, put in by `fill`: FILE has all keys, then all values; of a map of maps, see "
+     "entries.c"},
     {"keep-pins", NULL, NULL, option_flag, AT(keep_pins), 0, 0,
      "share maps pinned by name in /sys/fs/bpf; without it they are not pinned, and begin empty"},
     {"zero-seed", NULL, NULL, option_flag, AT(zero_seed), 0, 0,

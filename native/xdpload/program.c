@@ -3,6 +3,7 @@
 #include "actions.h"
 #include "attach.h"
 #include "clock.h"
+#include "entries.h"
 #include "fail.h"
 #include "json.h"
 #include "load_clock.h"
@@ -208,6 +209,7 @@ void load_program(struct program *program, const struct options *options, int if
         bind_to_device(program, ifindex);
     if (options->share_maps)
         share_maps(program->object, options->share_maps);
+    remember_inner_maps(program->object);
     load_clock_watch(bpf_program__name(program->handle));
     refusal_forget();
     int error = bpf_object__load(program->object);

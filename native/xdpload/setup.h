@@ -15,4 +15,3 @@ void resize_maps(struct bpf_object *object, const struct settings *settings);
 // BPF_F_ZERO_SEED for every hash map, before the object is loaded.
 void zero_seeds(struct bpf_object *object);
 void fill_maps(struct bpf_object *object, const struct settings *settings);
-bool is_per_cpu(const struct bpf_map *map);

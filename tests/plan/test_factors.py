@@ -78,7 +78,7 @@ OTHER: dict[str, object] = {
     "directions": "both",
     "imix": "simple", "vlan": 5, "ip_version": 6, "rx_stamp": "device", "tx_bind": "zerocopy", "tx_wakeup": "needed",
     "tx_busy_poll_us": 50, "tx_stamp": "device", "batch": 4, "lab": "vm:6.1",
-    "device": {"features.gro": False, "rings.rx": 512},
+    "device": {"features.gro": False, "rings.rx": 512}, "entries": 1000, "hit": 50,
 }  # fmt: skip
 WRITTEN = [factor for factor in FACTORS if factor.where]
 
@@ -102,6 +102,7 @@ def two_plans(factor: Factor, folder: Path) -> list[Plan]:
             points = {"mode": "native", "program": {"file": mine} | value}
         elif factor.name in GENERATED or factor.name in ("working_set_bytes", "op", "form", "directions"):
             points = {"workload": "array", "accesses": [0, 100], "mode": "native"}
+        points |= {"mode": "native", "map_type": "hash"} if factor.name == "hit" else {}
         points |= value if factor.where == "points" else {}
         of_sockets = {"engine": "afxdp"} if factor.name.startswith("tx_") else {}
         of_sockets |= {"tx_bind": "zerocopy", "rx_stamp": "device"} if factor.name == "tx_stamp" else {}

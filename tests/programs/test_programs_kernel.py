@@ -2,11 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from xdplab.errors import ProgramError
+from xdplab.plan.maps import INDEXED
 from xdplab.programs.build import build
 from xdplab.programs.onhost import calibrated_testrun, load_report
 from xdplab.programs.onhost import testrun as measure
@@ -35,6 +37,23 @@ def test_the_kernel_counts_n_behind_the_first_buffer(form, op, cache, dut):
     built = build(ProgramSpec("packet", 9300, op, form, frags=True), cache)
     proof = prove(built, dut.host, xdpload=dut.xdpload, folder=dut.folder)
     assert proof.kernel == (9300,) * 4
+
+
+@pytest.mark.parametrize("map_type", MAP_TYPES)
+def test_a_lookup_hits_as_often_as_it_promises(map_type, cache, dut):
+    indexed = map_type in INDEXED
+    for entries, hit in ((1000, 100), *(((1000, 0), (1000, 37), (1, 0)) if not indexed else ())):
+        spec = ProgramSpec("lookup", 300, entries=entries, map_type=map_type, hit=hit)
+        proof = prove(build(spec, cache), dut.host, xdpload=dut.xdpload, folder=dut.folder)
+        assert proof.kernel == (300, 300, 300)
+        assert sum(packet.loads for packet in proof.bytecode) == pytest.approx(1200 * hit / 100, abs=10)
+
+
+def test_another_share_of_hits_than_promised_is_found_in_the_kernel(cache, dut):
+    built = build(ProgramSpec("lookup", 300, entries=1000, map_type="hash", hit=40), cache)
+    wrong = replace(built, program=replace(built.program, hit=60))
+    with pytest.raises(ProgramError, match=r"120 lookups of .* find an entry"):
+        prove(wrong, dut.host, xdpload=dut.xdpload, folder=dut.folder)
 
 
 def test_all_ways_of_looking_agree(cache, dut):

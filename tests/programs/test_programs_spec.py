@@ -1,15 +1,18 @@
 """An impossible program is refused with the field's name; every other one is written as a person would write it."""
 
+import math
 import shutil
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from xdplab.errors import PlanError
 from xdplab.programs.source import map_contents, random_cycle, source, user_source, user_state
 from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS, ProgramSpec, UserProgram
+
+KINDS = [(w, m) for w in WORKLOADS for m in (MAP_TYPES if w == "lookup" else (None,))]
 
 
 @st.composite
@@ -39,7 +42,13 @@ def specs(draw: st.DrawFn) -> ProgramSpec:
         ({"workload": "chase", "working_set_bytes": 64}, "working_set_bytes: 64 is not a whole number from 128"),
         ({"workload": "packet", "working_set_bytes": 4096}, "working_set_bytes: workload packet has none"),
         ({"workload": "lookup", "working_set_bytes": 1001}, "working_set_bytes: 1001 is no multiple"),
-        ({"workload": "lookup", "map_type": "lpm_trie"}, "map_type: 'lpm_trie' is none of percpu_array, hash"),
+        ({"workload": "lookup", "map_type": "queue"}, "map_type: 'queue' is none of percpu_array, array, hash"),
+        ({"workload": "lookup", "entries": 0}, "entries: 0 is not a whole number from 1"),
+        ({"workload": "lookup", "entries": 64, "working_set_bytes": 4096}, "working_set_bytes: .* has none"),
+        ({"workload": "lookup", "map_type": "hash", "hit": 101}, "hit: 101"),
+        ({"workload": "lookup", "map_type": "array", "hit": 50}, "hit: 50: each index"),
+        ({"workload": "lookup", "map_type": "hash", "entries": 50, "hit": 1}, "hit: 1 % of 50 entries"),
+        ({"hit": 50}, "hit: workload array has none"),
         ({"map_type": "hash"}, "map_type: workload array has none"),
     ],
 )
@@ -65,6 +74,7 @@ def test_without_accesses_all_workloads_are_one_program():
 
 @given(specs())
 def test_the_workload_is_the_same_text_in_the_kernel_and_in_user_space(spec):
+    assume(spec.in_user_space)
     begin = "/* ---- the workload:"
     kernel = source(spec).split(begin)[1].split("/* ---- the XDP program")[0]
     user = user_source(spec).split(begin)[1].split("/* ---- what the AF_XDP")[0]
@@ -79,7 +89,10 @@ def test_what_fills_the_maps_fits_the_working_set(spec):
         assert (contents, user_state(spec)) == ({}, b"")
         return
     (content,) = contents.values()
-    extra = {"array": 64 + (0 if spec.form == "loop" else 31 * 8), "chase": 64, "lookup": 0}[spec.workload]
+    entries = spec.working_set_bytes // 8
+    keys = entries * {"lpm_trie": 8, "lpm_trie_v6": 20}.get(spec.map_type, 4)
+    groups = 8 + 8 * math.ceil(entries / 256) if spec.map_type == "hash_of_maps" else 0
+    extra = {"array": 64 + (0 if spec.form == "loop" else 31 * 8), "chase": 64, "lookup": keys + groups}[spec.workload]
     assert len(content) == spec.working_set_bytes + extra
 
 
@@ -96,12 +109,13 @@ def test_the_chase_is_one_cycle_through_every_slot(slots):
 
 @pytest.mark.skipif(shutil.which("clang-format") is None, reason="clang-format is not installed")
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("workload", WORKLOADS)
-def test_programs_are_formatted_as_hand_written_ones_are(workload, form, request):
+@pytest.mark.parametrize(("workload", "map_type"), KINDS)
+def test_programs_are_formatted_as_hand_written_ones_are(workload, map_type, form, request):
     style = request.config.rootpath / ".clang-format"
+    hit = 50 if map_type and "array" not in map_type else None
     for accesses in (0, 1, 100):
-        spec = ProgramSpec(workload, accesses, "write", form)
-        for text in (source(spec), user_source(spec)):
+        spec = ProgramSpec(workload, accesses, "write", form, map_type=map_type, hit=hit)
+        for text in (source(spec), user_source(spec)) if spec.in_user_space else (source(spec),):
             command = ["clang-format", f"--style=file:{style}", "--assume-filename=program.c"]
             formatted = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
             assert formatted == text

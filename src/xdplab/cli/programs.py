@@ -149,6 +149,8 @@ def _program_options(command: Any) -> Any:
         click.option("--form", type=click.Choice(FORMS)),
         click.option("--map-type", type=click.Choice(MAP_TYPES), help="For lookup."),
         click.option("--working-set", "working_set_bytes", type=int, metavar="BYTES"),
+        click.option("--entries", type=int, help="For lookup: of its map."),
+        click.option("--hit", type=int, metavar="%", help="For lookup: keys that have an entry.  [default: 100]"),
         click.option("--section", help="ELF section of your own file.  [default: xdp]"),
         click.option("--function", help="Function of your own file, where the section has several."),
         click.option("--cflags", metavar="FLAGS", help='Flags for your own file: "-Iinclude -DN=4".'),

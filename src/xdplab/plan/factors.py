@@ -25,6 +25,7 @@ from xdplab.text import unit_of
 
 Mode = Literal["native", "generic", "offload", "af_xdp"]
 Arrangement = Literal["shared", "split", "hosts"]
+MapType = Literal["percpu_array", "array", "hash", "percpu_hash", "lru_hash", "lpm_trie", "lpm_trie_v6", "hash_of_maps"]
 Action = Literal["tx", "drop", "pass", "redirect", "mixed"]
 FrameBytes = Annotated[int, Field(ge=64, le=9216)]
 Address = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}$")]
@@ -232,6 +233,10 @@ def _of_one_size(values: Values) -> bool:
     return bool(values["imix"] == "none")
 
 
+def _lookup(values: Values) -> bool:
+    return bool(values["workload"] == "lookup")
+
+
 def _own_file(values: Values) -> bool:
     return values["file"] is not None
 
@@ -343,7 +348,7 @@ FACTORS: tuple[Factor, ...] = (
     Factor("working_set_bytes", "program", "points", Annotated[int, Field(ge=16, le=1 << 30)], 32768,
            "bytes the accesses walk through", dtype="int",
            shown=Labels(title="working set", short=_bytes, full=lambda v: f"{_bytes(v)} working set", caption="always"),
-           form=Form(applies=lambda values: values["workload"] not in (None, "packet"))),
+           form=Form(applies=lambda values: values["workload"] not in (None, "packet") and not values.get("entries"))),
     Factor("accesses", "program", "points", Annotated[int, Field(ge=0, le=1_000_000)], 0,
            "N, memory accesses per packet, proved; null for a user's program", dtype="int",
            shown=Labels(title="accesses N", full="N = {}".format, caption="always")),
@@ -372,10 +377,10 @@ FACTORS: tuple[Factor, ...] = (
            shown=Labels(title="several buffers", full="several buffers {}".format),
            form=Form(canonical=_switch, cell=lambda value: "on" if value == "on" else "off",
                      applies=lambda values: values["workload"] is not None)),
-    Factor("map_type", "program", "points", Literal["percpu_array", "hash"], "percpu_array",
-           "lookup only: percpu_array or hash",
+    Factor("map_type", "program", "points", MapType, "percpu_array",
+           "lookup only: the kind of map; lpm_trie has IPv4 prefixes of 24 bits, lpm_trie_v6 IPv6 prefixes of 48",
            shown=Labels(title="map", full=str, caption="own"),
-           form=Form(applies=lambda values: values["workload"] == "lookup")),
+           form=Form(applies=_lookup)),
     Factor("action", "program", "program", Action, "tx",
            "what the program decides for a frame: tx, drop, pass or redirect; mixed: one or another",
            form=Form(absent="tx")),
@@ -499,6 +504,14 @@ FACTORS: tuple[Factor, ...] = (
     Factor("engine", "traffic", "traffic", Literal["live", "afxdp", "moongen", "moongen-hw", "testpmd"], "live",
            "how the generator sends: live, afxdp, moongen or testpmd",
            shown=Labels(apart=True, caption="own")),
+    Factor("entries", "program", "points", Annotated[int, Field(ge=1, le=1_000_000)] | None, None,
+           "lookup only: entries of its map; null: as many values of 8 bytes as working_set_bytes has", dtype="int",
+           shown=Labels(short=lambda v: f"{int(v):,}", full=lambda v: f"{v} entries"),
+           form=Form(applies=_lookup)),
+    Factor("hit", "program", "points", Annotated[int, Field(ge=0, le=100)], 100,
+           "lookup only: % of the looked-up keys that have an entry", dtype="int",
+           shown=Labels(title="hits", short="{} %".format, full="{} % hits".format),
+           form=Form(applies=_lookup)),
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Factor] = {factor.name: factor for factor in FACTORS}

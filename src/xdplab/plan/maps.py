@@ -18,8 +18,20 @@ Entry = tuple[str, str, str]
 """A map's name, and the texts of a key and of its value; for a file an empty key, and the file's path."""
 FILE_KINDS = (".csv", ".json")
 LONGEST_LABEL = 40
+INDEXED = ("array", "percpu_array")
+IN_USER_SPACE = (*INDEXED, "hash")
+"""Kinds of maps that a generated lookup has in user space too."""
 _PAIR = {"key", "value"}
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
+
+
+def why_no_lookup(map_type: str, entries: int, hit: int) -> str | None:
+    """Return in words why a generated program cannot look up in such a map, or None."""
+    if hit != 100 and map_type in INDEXED:
+        return f"hit: {hit}: each index of map_type {map_type} has an entry, so its lookups hit; leave `hit` out"
+    if entries * hit % 100:
+        return f"hit: {hit} % of {entries} entries is no whole number; take a multiple of 100 entries"
+    return None
 
 
 def checked_maps(given: dict[str, Any]) -> dict[str, Any]:

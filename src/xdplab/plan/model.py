@@ -6,6 +6,7 @@ import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,6 +31,7 @@ from xdplab.compiler import placed
 from xdplab.errors import PlanError
 from xdplab.lazy import lazy
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
+from xdplab.plan.maps import IN_USER_SPACE, why_no_lookup
 from xdplab.trust import read_source
 from xdplab.yaml_file import composed, read_yaml, yaml_words
 
@@ -165,6 +167,21 @@ class Block(_given("block", _one)):  # type: ignore[misc]
             raise ValueError("tx_stamp: device needs `rx_stamp: device`: a latency between two clocks would not hold")
         if "none" in traffic.stamp:
             raise ValueError("tx_stamp: device needs stamped frames: `stamp` is none")
+        return self
+
+    @model_validator(mode="after")
+    def _lookups(self) -> Block:
+        """Lookups that no program makes are refused."""
+        points = self.points
+        if "lookup" not in points.workload:
+            return self
+        for map_type, given, hit in product(points.map_type, points.entries, points.hit):
+            entries = [given] if given else [size // 8 for size in points.working_set_bytes]
+            if why := next(filter(None, (why_no_lookup(map_type, count, hit) for count in entries)), None):
+                raise ValueError(why)
+            if "af_xdp" in points.mode and (map_type not in IN_USER_SPACE or hit != 100):
+                kinds = ", ".join(IN_USER_SPACE)
+                raise ValueError(f"map_type: mode af_xdp looks up in {kinds}, with hit 100; not in {map_type}, {hit} %")
         return self
 
     @field_validator("passes")

@@ -62,7 +62,9 @@ class ProgramFactors(
             return str(self.called)
         if self.file is not None:
             return Path(self.file).name
-        return f"{self.workload}-{self.op}" + ("-hash" if self.map_type == "hash" else "")
+        return f"{self.workload}-{self.op}" + (
+            f"-{self.map_type}" if self.map_type not in (None, "percpu_array") else ""
+        )
 
     @property
     def values(self) -> dict[str, Any]:

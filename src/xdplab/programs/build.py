@@ -204,13 +204,13 @@ def _fill_and_rename(program: ProgramSpec | UserProgram, command: list[str], tex
 
 def _fill_generated(program: ProgramSpec, command: list[str], work: Path) -> None:
     (work / "program.c").write_text(source(program))
-    (work / "workload_user.c").write_text(user_source(program))
+    if program.in_user_space:
+        (work / "workload_user.c").write_text(user_source(program))
     fewer = f"fewer than {program.accesses:,} accesses, or `form: bounded`: only unrolled code grows with N"
     run_tool(command, work, if_late=fewer if program.form == "unrolled" else None)
     for content in map_contents(program).values():
         (work / "init.bin").write_bytes(content)
-    state = user_state(program)
-    if state:
+    if program.in_user_space and (state := user_state(program)):
         (work / "state.bin").write_bytes(state)
 
 

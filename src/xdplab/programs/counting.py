@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xdplab.errors import ProgramError
@@ -47,9 +47,30 @@ class AccessCounts:
     lookups: int | None
 
 
-def expected(spec: ProgramSpec) -> AccessCounts:
-    """Return what one packet must do."""
-    return AccessCounts(*(spec.accesses * one for one in _PER_ACCESS[spec.workload, spec.op]))
+def expected(spec: ProgramSpec, hits: int | None = None) -> AccessCounts:
+    """Return what one packet must do; ``hits`` of its lookups find an entry, by default all."""
+    loads, stores, lookups = _PER_ACCESS[spec.workload, spec.op]
+    reached = spec.accesses if hits is None else hits
+    return AccessCounts(
+        reached * loads, reached * stores, spec.accesses * lookups * (1 + (spec.map_type == "hash_of_maps"))
+    )
+
+
+def hits_by_packet(spec: ProgramSpec) -> Iterator[int]:
+    """Yield how many lookups of each packet find an entry: those of the keys K with K * hit % 100 < hit.
+
+    Blocks of keys follow one another, and the last one of the map ends with it.
+    """
+    hit, size = spec.hit or 0, spec.table_entries
+    blocks = [spec.block] * (spec.accesses // spec.block) + [spec.accesses % spec.block]
+    cursor = 0
+    while True:
+        hits = 0
+        for count in filter(None, blocks):
+            first = min(cursor, size - count)
+            hits += sum(key * hit % 100 < hit for key in range(first, first + count))
+            cursor = (cursor + count) * (cursor + count < size)
+        yield hits
 
 
 def frame_lengths(spec: ProgramSpec) -> tuple[int, ...]:
@@ -71,9 +92,9 @@ def require_width(spec: ProgramSpec, accesses: Sequence[Access], where: str) -> 
         raise ProgramError(f"{where}: {spec.name} accesses {wrong.pop()} bytes at a time where {width} are promised")
 
 
-def require(spec: ProgramSpec, counts: AccessCounts, where: str) -> None:
+def require(spec: ProgramSpec, counts: AccessCounts, where: str, hits: int | None = None) -> None:
     """Raise ProgramError unless these are exactly the accesses that the program promises."""
-    wanted = expected(spec)
+    wanted = expected(spec, hits)
     if counts.lookups is None:
         wanted = AccessCounts(wanted.loads, wanted.stores, None)
     if counts != wanted:

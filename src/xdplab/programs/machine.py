@@ -7,6 +7,7 @@ an access outside of a region is found at once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdplab.errors import ProgramError
@@ -36,11 +37,27 @@ class Region:
 
 @dataclass
 class Map:
-    """An array, or a hash filled with the keys 0, 1, …: ``values`` back to back. Keys have 4 bytes."""
+    """An array, whose keys are indices of 4 bytes; or, with ``places``, a map that has such an index for each key.
+
+    ``part`` of a key of ``key_size`` bytes counts, from one byte to another: a trie's prefixes are equally long.
+    ``inner`` are the maps in this one, with the same values. ``lookups`` are those that were made in it.
+    """
 
     values: bytearray
     value_size: int
+    places: Mapping[bytes, int] | None = None
+    key_size: int = 4
+    part: tuple[int, int | None] = (0, None)
+    inner: Sequence[Map] = ()
     lookups: int = 0
+
+    def find(self, key: bytes) -> int | None:
+        """Return the index of a key's value or inner map."""
+        self.lookups += 1
+        if self.places is not None:
+            return self.places.get(key[slice(*self.part)])
+        at = int.from_bytes(key, "little")
+        return at if at * self.value_size < len(self.values) else None
 
 
 @dataclass(frozen=True)
@@ -94,6 +111,7 @@ class Interpreter:
         self.frame_trace = self._regions[packet >> 32].trace
         for number in list(self._regions)[kept:]:
             del self._regions[number]
+            self._handles.pop(number << 32 | self._origin, None)
         return PacketRun(registers[0] & M32, result, steps)
 
     def _execute(self, registers: list[int]) -> int:
@@ -162,7 +180,7 @@ class Interpreter:
         if number == SMP_PROCESSOR_ID:
             registers[0] = self.cpu
         elif number == LOOKUP_ELEM:
-            registers[0] = self._lookup(registers[1], self.load(registers[2], 4))
+            registers[0] = self._lookup(registers[1], registers[2])
         elif number == REDIRECT:
             registers[0] = _XDP_REDIRECT
         elif number == XDP_LENGTH:
@@ -188,9 +206,14 @@ class Interpreter:
         one = self._handles.get(handle)
         if one is None:
             raise ProgramError("the program looks up in something that is not a map")
-        one.lookups += 1
-        offset = key * one.value_size
-        return self._value_bases[handle] + offset if offset < len(one.values) else 0
+        index = one.find(self.load(key, one.key_size).to_bytes(one.key_size, "little"))
+        if index is None:
+            return 0
+        if not one.inner:
+            return self._value_bases[handle] + index * one.value_size
+        base = self._add(Region("map in a map", bytearray()))  # for this packet
+        self._handles[base], self._value_bases[base] = one.inner[index], self._value_bases[handle]
+        return base
 
     def enter(self, target: int, back: int, registers: list[int]) -> int:
         """Call a subprogram: its own stack, registers 6 to 9 kept for the caller."""

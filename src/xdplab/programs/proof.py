@@ -10,18 +10,21 @@ import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice, repeat
 from pathlib import Path
 
 from xdplab.compiler import compiler_version
 from xdplab.errors import ProgramError
 from xdplab.hosts import Host
 from xdplab.lazy import lazy
+from xdplab.plan.maps import IN_USER_SPACE
 from xdplab.programs.build import BuiltProgram
 from xdplab.programs.counting import (
     VERDICTS,
     Access,
     AccessCounts,
     frame_lengths,
+    hits_by_packet,
     in_frame,
     in_state,
     require,
@@ -34,11 +37,15 @@ from xdplab.programs.counting import (
 from xdplab.programs.image import Image
 from xdplab.programs.machine import Interpreter, Map
 from xdplab.programs.onhost import count_in_kernel
-from xdplab.programs.source import map_contents
+from xdplab.programs.source import GROUP, PREFIXES, map_contents
 from xdplab.programs.spec import WORD_BYTES, ProgramSpec, UserProgram
 from xdplab.text import many
 
 _WHERE = "bytecode"
+HITS_FROM = 32
+LOOKUPS = (1 << HITS_FROM) - 1
+"""A counting build counts the accesses in the lower half of its counter, and in the upper half those that found an
+entry, where not all do."""
 
 
 def count_bytecode(image: Image, spec: ProgramSpec, lengths: Sequence[int] = ()) -> list[AccessCounts]:
@@ -48,13 +55,14 @@ def count_bytecode(image: Image, spec: ProgramSpec, lengths: Sequence[int] = ())
     """
     machine = Interpreter(image, _maps(spec))
     results, walked = [], []
-    for length in lengths or frame_lengths(spec):
+    of_packets = hits_by_packet(spec) if spec.misses else repeat(None)
+    for length, hits in zip(lengths or frame_lengths(spec), of_packets, strict=False):
         frame = sample_frame(length)
         lookups, before = _lookups(machine), _trace_lengths(machine)
         run = machine.run(frame)
         accesses = _working_set(machine, spec, before)
         counts = seen(accesses, _lookups(machine) - lookups)
-        require(spec, counts, _WHERE)
+        require(spec, counts, _WHERE, hits)
         require_width(spec, accesses, _WHERE)
         require_reflected(spec, frame, run.frame, _WHERE)
         if run.verdict != (promised := VERDICTS[spec.action]):
@@ -68,13 +76,41 @@ def count_bytecode(image: Image, spec: ProgramSpec, lengths: Sequence[int] = ())
 
 
 def _maps(spec: ProgramSpec) -> dict[str, Map]:
-    sizes = {"table": WORD_BYTES}
-    return {name: Map(bytearray(data), sizes.get(name, len(data))) for name, data in map_contents(spec).items()}
+    table = _table if spec.kernel == "lookup" else _array
+    return {name: table(spec, data) for name, data in map_contents(spec).items()}
+
+
+def _array(spec: ProgramSpec, data: bytes) -> Map:
+    return Map(bytearray(data), len(data))
+
+
+def _table(spec: ProgramSpec, data: bytes) -> Map:
+    """Return the map as these bytes fill it."""
+    entries, kind = spec.table_entries, spec.map_type or ""
+    split = len(data) - entries * WORD_BYTES
+    values = bytearray(data[split:])
+    if kind in IN_USER_SPACE and not spec.misses:
+        return Map(values, WORD_BYTES)  # its keys are indices
+    size = 4
+    if kind == "hash_of_maps":
+        first = split - entries * size
+        inner = [
+            Map(values, WORD_BYTES, _places(data[first + at * size : split][: GROUP * size], size, at=at))
+            for at in range(0, entries, GROUP)
+        ]
+        return Map(values, WORD_BYTES, {at.to_bytes(4, "little"): at for at in range(len(inner))}, inner=inner)
+    size = split // entries
+    part = (4, 4 + PREFIXES[kind][0] // 8) if kind in PREFIXES else (0, None)
+    return Map(values, WORD_BYTES, _places(data[:split], size, part), size, part)
+
+
+def _places(keys: bytes, size: int, part: tuple[int, int | None] = (0, None), at: int = 0) -> dict[bytes, int]:
+    return {keys[i : i + size][slice(*part)]: at + i // size for i in range(0, len(keys), size)}
 
 
 def _lookups(machine: Interpreter) -> int:
     table = machine.maps.get("table")  # finding the state of `array` and `chase` is bookkeeping
-    return table.lookups if table else 0
+    return table.lookups + sum(one.lookups for one in table.inner) if table else 0
 
 
 def _trace_lengths(machine: Interpreter) -> dict[str, int]:
@@ -179,8 +215,14 @@ def _in_kernel(
 ) -> tuple[int, ...]:
     if xdpload is None or folder is None:
         raise ProgramError("a proof in a host's kernel needs xdpload's path and a folder on that host")
-    counts = count_in_kernel(host, xdpload, built, folder)
-    require_count(spec, counts, f"the kernel of {host.name}")
+    where = f"the kernel of {host.name}"
+    both = count_in_kernel(host, xdpload, built, folder)
+    counts = [value & LOOKUPS for value in both]
+    require_count(spec, counts, where)
+    # Each CPU has a walk of its own: a packet may be the first on its CPU.
+    possible = set(islice(hits_by_packet(spec), len(both))) if spec.misses else {0}
+    if wrong := {value >> HITS_FROM for value in both} - possible:
+        raise ProgramError(f"{where}: {wrong.pop()} lookups of {spec.name} find an entry, not {sorted(possible)}")
     return tuple(counts)
 
 

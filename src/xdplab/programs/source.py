@@ -10,18 +10,15 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from xdplab.errors import ProgramError
 from xdplab.lazy import lazy
-from xdplab.programs.spec import BLOCK, OUT_PORT, WORD_BYTES, ProgramSpec
+from xdplab.programs.spec import BLOCK, OUT_PORT, SLOT_BYTES, WORD_BYTES, ProgramSpec
 from xdplab.resources import shipped
 
 if TYPE_CHECKING:
     import jinja2
 else:
     jinja2 = lazy("jinja2")
-from typing import TYPE_CHECKING
-
-from xdplab.lazy import lazy
-from xdplab.programs.spec import SLOT_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +39,12 @@ def source(spec: ProgramSpec) -> str:
 
 
 def user_source(spec: ProgramSpec) -> str:
-    """Return the C text of the same workload for user space; exports ``xdplab_workload`` and ``xdplab_state_bytes``."""
+    """Return the C text of the same workload for user space; exports ``xdplab_workload`` and ``xdplab_state_bytes``.
+
+    Raises ProgramError where it has no twin there.
+    """
+    if not spec.in_user_space:
+        raise ProgramError(f"{spec.name} has no twin in user space", remedy="an array or a hash whose lookups hit has")
     return _render("user.c.j2", replace(spec, frags=False))
 
 
@@ -57,18 +59,20 @@ def hash_bits(entries: int) -> int:
 
 
 def _render(template: str, spec: ProgramSpec) -> str:
-    size = spec.working_set_bytes or 0
+    entries = spec.table_entries
     return (
         _templates()
         .get_template(template)
         .render(
-            spec.canonical(),
+            spec.canonical() | {"entries": entries, "block": spec.block},
             workload=spec.kernel,
             section=spec.section,
             out_port=OUT_PORT if spec.action == "redirect" else None,
             has_state=spec.has_state,
-            block=1 if spec.form == "loop" else BLOCK,
-            hash_bits=hash_bits(size // WORD_BYTES) if size else None,
+            hash_bits=hash_bits(entries) if entries else None,
+            misses=spec.misses,
+            group=GROUP,
+            odd=ODD,
             name=spec.name.replace("-", "_"),
             summary=_summary(spec),
         )
@@ -80,6 +84,10 @@ def _summary(spec: ProgramSpec) -> str:
     if not spec.accesses:
         return f"The baseline: no access; MAC addresses swapped, frame {end}."
     where = f" in {spec.working_set_bytes} bytes" if spec.working_set_bytes else ""
+    if spec.entries:
+        where = f" in a map ({spec.map_type}) of {spec.entries}"
+    if spec.misses:
+        where += f", {spec.hit} % with an entry"
     plural = "es" if spec.accesses > 1 else ""
     return f"{spec.workload}, {spec.op}: {spec.accesses} access{plural} per packet{where}, then the frame is {end}."
 
@@ -102,11 +110,11 @@ HEADER_BYTES = 64
 
 
 def map_contents(spec: ProgramSpec) -> dict[str, bytes]:
-    """Return what fills the program's maps, by map: one value for all entries, or all values one after another."""
+    """Return what fills the program's maps, by map, as xdpload's ``--init`` takes it."""
     if not spec.has_state:
         return {}
     if spec.kernel == "lookup":
-        return {"table": _words(spec).tobytes()}
+        return {"table": _table(spec)}
     return {"working_set": _state(spec)}
 
 
@@ -129,7 +137,7 @@ def random_cycle(slots: int) -> npt.NDArray[np.uint64]:
 
 
 def _words(spec: ProgramSpec) -> Words:
-    count = (spec.working_set_bytes or 0) // WORD_BYTES
+    count = spec.table_entries or (spec.working_set_bytes or 0) // WORD_BYTES
     return np.random.default_rng(SEED).integers(0, 1 << 64, count, np.uint64)
 
 
@@ -140,6 +148,46 @@ def _state(spec: ProgramSpec) -> bytes:
         return bytes(HEADER_BYTES) + slots.tobytes()
     beyond = (0 if spec.form == "loop" else BLOCK - 1) * WORD_BYTES  # BLOCK - 1 of the program's text
     return bytes(HEADER_BYTES) + _words(spec).tobytes() + bytes(beyond)
+
+
+GROUP = 256
+"""Entries of a map in the map of maps."""
+ODD = 0x9E3779B1
+"""Numbers times this one, in 24 or 32 bits, are all different, and far from their neighbours."""
+PREFIXES = {"lpm_trie": (24, "<u4,>u4"), "lpm_trie_v6": (48, "<u4,>u2,>u4,V10")}
+"""The bits of a prefix, and the layout of its key: a length and an address."""
+
+
+def _table(spec: ProgramSpec) -> bytes:
+    """Return keys and values of a lookup's map.
+
+    The program looks up the numbers below the map's entries in turn; an entry that none of them shall find has a
+    greater number.
+    """
+    at = np.arange(spec.table_entries, dtype=np.uint32)
+    keys = np.where(at * np.uint64(spec.hit or 0) % 100 < (spec.hit or 0), at, at + spec.table_entries).astype("<u4")
+    values = _words(spec).tobytes()
+    if spec.map_type == "hash_of_maps":
+        counts = np.bincount(at // GROUP).astype("<u4")
+        groups = np.arange(len(counts), dtype="<u4")
+        head = len(counts).to_bytes(8, "little") + groups.tobytes()
+        return head + counts.tobytes() + keys.tobytes() + values
+    return (_prefixes(keys, *PREFIXES[spec.map_type]) if spec.map_type in PREFIXES else keys.tobytes()) + values
+
+
+def _prefixes(numbers: npt.NDArray[np.uint32], bits: int, layout: str) -> bytes:
+    """Return the prefixes of such numbers: N * ODD in the 24 bits of an IPv4 one, or behind 2001 in an IPv6 one.
+
+    They are sorted: a trie takes neighbours in half of the time.
+    """
+    prefixes = np.zeros(len(numbers), layout)
+    prefixes["f0"] = bits
+    spread = (numbers * np.uint64(ODD)).astype(np.uint32)
+    if bits == 24:
+        prefixes["f1"] = np.sort(spread << np.uint32(8))
+    else:
+        prefixes["f1"], prefixes["f2"] = 0x2001, np.sort(spread)
+    return prefixes.tobytes()
 
 
 def _hash_table(values: Words) -> bytes:

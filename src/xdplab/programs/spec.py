@@ -20,7 +20,7 @@ else:
 WORKLOADS = ("array", "packet", "chase", "lookup")
 OPS = ("read", "write")
 FORMS = ("bounded", "loop", "unrolled")
-MAP_TYPES = ("percpu_array", "hash")
+MAP_TYPES = ("percpu_array", "array", "hash", "percpu_hash", "lru_hash", "lpm_trie", "lpm_trie_v6", "hash_of_maps")
 ACTIONS = ("tx", "redirect")
 
 OUT_PORT = "out_port"
@@ -28,11 +28,12 @@ OUT_PORT = "out_port"
 WORD_BYTES = 8
 SLOT_BYTES = 64
 BLOCK = 32
-"""Accesses in a row in the forms ``bounded`` and ``unrolled``."""
+"""Most accesses in a row, in the forms ``bounded`` and ``unrolled``."""
 DEFAULT_WORKING_SET_BYTES = 32768
 _MAX_WORKING_SET_BYTES = 1 << 29  # the verifier's BPF_MAX_VAR_SIZ
 _MIN_WORKING_SET_BYTES = {"array": BLOCK * WORD_BYTES, "lookup": BLOCK * WORD_BYTES, "chase": 2 * SLOT_BYTES}
 _MAX_ACCESSES = 1 << 24
+_MAX_ENTRIES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,9 @@ class ProgramSpec:
 
     With ``frags`` it takes frames in several buffers.
 
-    ``working_set_bytes`` and ``map_type`` take their defaults where the workload has them, and are null elsewhere.
+    ``working_set_bytes``, ``map_type`` and ``hit`` take their defaults where the workload has them, and are null
+    elsewhere. A lookup's map has ``entries``, or as many values as its working set; of the keys that are looked up in
+    turn, ``hit`` per cent have an entry.
     Raises PlanError naming the field.
     """
 
@@ -55,17 +58,22 @@ class ProgramSpec:
     map_type: str | None = None
     action: str = "tx"
     frags: bool = False
+    entries: int | None = None
+    hit: int | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in (("workload", WORKLOADS), ("op", OPS), ("form", FORMS), ("action", ACTIONS)):
             _one_of(name, getattr(self, name), allowed)
         if not _is_whole(self.accesses) or not 0 <= self.accesses <= _MAX_ACCESSES:
             raise PlanError(f"accesses: {self.accesses!r} is not a whole number from 0 to {_MAX_ACCESSES}")
-        self._settle("working_set_bytes", self.workload != "packet", DEFAULT_WORKING_SET_BYTES)
-        self._settle("map_type", self.workload == "lookup", MAP_TYPES[0])
+        is_lookup = self.workload == "lookup"
+        self._settle("entries", is_lookup, None)
+        self._settle("working_set_bytes", self.workload != "packet" and self.entries is None, DEFAULT_WORKING_SET_BYTES)
+        self._settle("map_type", is_lookup, MAP_TYPES[0])
+        self._settle("hit", is_lookup, 100)
         self._check_working_set()
-        if self.map_type is not None:
-            _one_of("map_type", self.map_type, MAP_TYPES)
+        if self.map_type is not None and self.hit is not None:
+            self._check_lookups(self.map_type, self.hit)
 
     def _settle(self, name: str, applies: bool, default: Any) -> None:
         value = getattr(self, name)
@@ -73,6 +81,14 @@ class ProgramSpec:
             raise PlanError(f"{name}: workload {self.workload} has none", remedy="leave it out")
         if value is None and applies:
             object.__setattr__(self, name, default)
+
+    def _check_lookups(self, map_type: str, hit: int) -> None:
+        _one_of("map_type", map_type, MAP_TYPES)
+        for name, value, low, high in (("entries", self.entries, 1, _MAX_ENTRIES), ("hit", hit, 0, 100)):
+            if value is not None and not (_is_whole(value) and low <= value <= high):
+                raise PlanError(f"{name}: {value!r} is not a whole number from {low} to {high}")
+        if why := maps.why_no_lookup(map_type, self.table_entries, hit):
+            raise PlanError(why)
 
     def _check_working_set(self) -> None:
         size = self.working_set_bytes
@@ -97,7 +113,31 @@ class ProgramSpec:
     def name(self) -> str:
         """A word for titles and file names."""
         kind = f"{self.workload}-{self.map_type}" if self.map_type else self.workload
-        return f"{kind}-{self.op}-{self.accesses}"
+        size = f"-of-{self.entries}" if self.entries else ""
+        misses = f"-hit-{self.hit}" if self.misses else ""
+        return f"{kind}-{self.op}-{self.accesses}{size}{misses}"
+
+    @property
+    def table_entries(self) -> int:
+        """How many entries a lookup's map has."""
+        return self.entries or (self.working_set_bytes or 0) // WORD_BYTES
+
+    @property
+    def misses(self) -> bool:
+        """Whether some of the looked-up keys have no entry."""
+        return self.hit not in (None, 100)
+
+    @property
+    def block(self) -> int:
+        """How many accesses are made in a row, between two looks at where the walk stands."""
+        if self.form == "loop":
+            return 1
+        return min(BLOCK, self.table_entries) if self.workload == "lookup" else BLOCK
+
+    @property
+    def in_user_space(self) -> bool:
+        """Whether its workload has a twin there."""
+        return self.workload != "lookup" or (self.map_type in maps.IN_USER_SPACE and not self.misses)
 
     @property
     def section(self) -> str:
@@ -209,6 +249,8 @@ def program_of(program: ProgramFactors) -> ProgramSpec | UserProgram:
         map_type=program.map_type,
         action=program.action or "tx",
         frags=program.frags == "on",
+        entries=program.entries,
+        hit=program.hit,
     )
 
 
