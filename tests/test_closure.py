@@ -24,7 +24,7 @@ PLUGGED_IN = (
     "xdplab.labs.uml",
     "xdplab.deploy.dpdk",
 )
-MOST_FILES, MOST_LINES = 100, 17_500
+MOST_FILES, MOST_LINES = 100, 17_600
 
 
 def modules() -> dict[str, Path]:

@@ -14,8 +14,8 @@
 //
 // A stream is what one sending CPU or queue numbers. It needs no field: stream = flow mod streams, because a
 // stream sends only the flows that leave this remainder. A stream sends its flows in turn, from the first one
-// in each burst. The label is the flow; where there are more than labels, it tells the stream, and the number
-// tells the flow.
+// in each burst, or draws them. The label is the flow; where flows are drawn or replaced, or are more than
+// labels, it is the stream, and the number tells the flow.
 //
 // All of it lies on 8-byte words of the frame, which is how both sides read and write it: the head's last
 // word ends with magic and flow, the next word is the stamp, the first half of the one after it the sequence
@@ -60,11 +60,6 @@ static inline struct frame_layout frame_layout(__u32 vlan, __u32 ip_version) {
     };
 }
 
-// Labels of the flows of one stream leave the same remainder.
-static inline __u32 frame_label(__u32 flow, __u32 streams) {
-    return flow % (PAYLOAD_LABELS - PAYLOAD_LABELS % streams);
-}
-
 #define PLAIN_HEAD_WORDS 6 // IPv4 without a tag
 #define MOST_HEAD_WORDS 9
 
@@ -99,6 +94,40 @@ static inline __attribute__((always_inline)) __u32 frame_sum_fold(__u64 sum) {
     sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
     sum = (sum & 0xffff) + (sum >> 16);
     return (sum & 0xffff) + (sum >> 16);
+}
+
+// What tells one flow's frames from another's; addresses and port in host byte order.
+struct frame_flow {
+    __u32 src_ip, dst_ip;
+    __u16 src_port, label;
+};
+
+// Writes a flow into a head of none, in whose sum's place is the sum, not complemented, of what all flows
+// share: of IPv4's header, or of what IPv6's UDP checksum covers.
+static inline __attribute__((always_inline)) void frame_write_flow(__u16 *halves, __u32 ip_version,
+                                                                   __u32 ip_at, __u32 udp_at,
+                                                                   __u32 head_words, struct frame_flow flow) {
+    const __u16 from[] = {FRAME_HALF(flow.src_ip >> 16), FRAME_HALF(flow.src_ip)};
+    const __u16 to[] = {FRAME_HALF(flow.dst_ip >> 16), FRAME_HALF(flow.dst_ip)};
+    const __u16 port = FRAME_HALF(flow.src_port), label = FRAME_HALF(flow.label);
+    const __u32 addresses = (__u32)from[0] + from[1] + to[0] + to[1];
+    __u16 *ip = halves + ip_at / 2, *udp = halves + udp_at / 2;
+
+    if (ip_version == 6) {
+        ip[10] = from[0];
+        ip[11] = from[1];
+        ip[18] = to[0];
+        ip[19] = to[1];
+        udp[3] = frame_sum_fold((__u64)udp[3] + addresses + port + label);
+    } else {
+        ip[6] = from[0];
+        ip[7] = from[1];
+        ip[8] = to[0];
+        ip[9] = to[1];
+        ip[5] = ~frame_sum_fold((__u64)ip[5] + addresses);
+    }
+    udp[0] = port;
+    halves[4 * head_words - 1] = label;
 }
 
 // The UDP checksum of a frame: `rest` is the sum of what every frame of its flow has, which the head holds in

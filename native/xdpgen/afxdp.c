@@ -73,7 +73,10 @@ static int afxdp_arm(struct session *session, const uint64_t quotas[MAX_STREAMS]
         queue->sequence = session->sequences[stream];
         queue->end_sequence = queue->sequence + quotas[stream];
         queue->due = pace_first_due(session, stream);
-        queue->flow = stream;
+        queue->burst_left = session->options.burst;
+        queue->flow = (struct flow_cursor){
+            .stream = stream, .count = flows_of_stream(&session->flows, stream), .first = queue->sequence};
+        queue->churn = receive_churn(stream);
         draw_begin(&queue->stamped, session->seed, stream, session->options.stamp_every);
         queue->left = 0;
         queue->counts = (struct stream_counts){0};

@@ -46,10 +46,23 @@ static inline uint64_t number_frame(struct queue *queue, uint64_t *words, unsign
     return *stamp;
 }
 
-// With a tag, of IPv6, of several sizes, or to be stamped by the device. The heads are those of the largest
+static struct frame_flow next_flow(struct queue *queue, uint64_t elapsed) {
+    const struct session *session = afxdp.session;
+    struct flow_cursor *cursor = &queue->flow;
+
+    if (session->flows.churn_interval && begins_block(cursor, queue->sequence)) {
+        follow_churn(cursor, session->flows.churn_interval, elapsed);
+        if (queue->churn)
+            queue->churn[churn_slot(0, queue->sequence)] = cursor->churned;
+    }
+    const struct ranks *ranks = &session->ranks[ranks_of_stream(&session->flows, cursor->stream)];
+    const uint32_t rank = next_rank(cursor, &session->flows, ranks, queue->sequence);
+    return flow_of_rank(cursor, &session->flows, &session->steps, rank);
+}
+
+// With a tag, of IPv6, of several sizes, or to be stamped by the device. The head is that of the largest
 // frames.
-static __attribute__((cold, noinline)) void fill_other_frame(struct queue *queue,
-                                                             const struct frame_head *head) {
+static __attribute__((cold, noinline)) void fill_other_frame(struct queue *queue, struct frame_flow flow) {
     const struct options *options = &afxdp.session->options;
     const struct frame_layout *layout = &options->layout;
     const struct frame_sizes *sizes = &options->sizes;
@@ -57,7 +70,9 @@ static __attribute__((cold, noinline)) void fill_other_frame(struct queue *queue
     uint64_t *words = (uint64_t *)xsk_frame(&queue->xsk, bytes);
     uint16_t *sum = (uint16_t *)((uint8_t *)words + layout->sum_at);
 
-    memcpy(words, head, 8 * layout->head_words);
+    memcpy(words, &afxdp.session->head, 8 * layout->head_words);
+    frame_write_flow((uint16_t *)words, layout->ip_version, layout->ip_at, layout->udp_at, layout->head_words,
+                     flow);
     if (bytes != sizes->largest)
         frame_change_size(words, layout->ip_version, layout->ip_at, layout->udp_at, sizes->largest, bytes);
     const uint64_t stamp = number_frame(queue, words, layout->head_words);
@@ -67,19 +82,17 @@ static __attribute__((cold, noinline)) void fill_other_frame(struct queue *queue
         *sum = frame_udp_sum(*sum, stamp, htonl(queue->sequence), stamp != 0);
 }
 
-static void fill_test_frame(struct queue *queue, unsigned stream) {
+static void fill_test_frame(struct queue *queue, uint64_t elapsed) {
     const struct session *session = afxdp.session;
-    const struct frame_head *head = &session->heads[queue->flow];
+    const struct frame_flow flow = next_flow(queue, elapsed);
 
-    queue->flow += session->streams;
-    if (queue->flow >= session->flows)
-        queue->flow = stream;
     if (!session->options.usual) {
-        fill_other_frame(queue, head);
+        fill_other_frame(queue, flow);
         return;
     }
     uint64_t *words = (uint64_t *)xsk_frame(&queue->xsk, session->options.sizes.largest);
-    memcpy(words, head, 8 * PLAIN_HEAD_WORDS);
+    memcpy(words, &session->head, 8 * PLAIN_HEAD_WORDS);
+    frame_write_flow((uint16_t *)words, 4, ETHERNET_BYTES, ETHERNET_BYTES + IP_BYTES, PLAIN_HEAD_WORDS, flow);
     number_frame(queue, words, PLAIN_HEAD_WORDS);
 }
 
@@ -89,19 +102,25 @@ static uint64_t due_frames(const struct queue *queue, uint64_t elapsed) {
 
     if (!afxdp.interval)
         return UINT64_MAX;
-    return schedule < queue->due ? 0 : (schedule - queue->due) / afxdp.interval + 1;
+    if (schedule < queue->due)
+        return 0;
+    return queue->burst_left + (schedule - queue->due) / afxdp.interval * afxdp.session->options.burst;
 }
 
-// Moves the schedule on by one frame.
+// Moves the schedule on by one frame. Those behind the first of a burst are not late: they wait for it.
 static void keep_schedule(struct queue *queue, uint64_t elapsed) {
+    const unsigned burst = afxdp.session->options.burst;
     uint64_t late = elapsed - (queue->due >> SCHEDULE_SHIFT);
 
     if (!afxdp.interval)
         return;
     if (late > queue->counts.latest_ns)
         queue->counts.latest_ns = late;
-    queue->counts.late_packets += late > LATE_NS;
+    queue->counts.late_packets += late > LATE_NS && queue->burst_left == burst;
     histogram_record_capped(&queue->late, late);
+    if (--queue->burst_left)
+        return;
+    queue->burst_left = burst;
     queue->due += afxdp.interval;
 }
 
@@ -109,7 +128,7 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 // Sends one batch of what is due within the window. The clock is read for each queue: the batches of those
 // before it take their time.
-static void serve(struct queue *queue, unsigned stream) {
+static void serve(struct queue *queue) {
     const uint64_t now = now_ns(), elapsed = now - afxdp.start_ns;
     const uint64_t due = due_frames(queue, least(elapsed, afxdp.end_ns - 1 - afxdp.start_ns));
     uint64_t wanted = least(due, queue->end_sequence - queue->sequence);
@@ -123,7 +142,7 @@ static void serve(struct queue *queue, unsigned stream) {
         if (afxdp.pcap.count)
             fill_from_pcap(queue);
         else
-            fill_test_frame(queue, stream);
+            fill_test_frame(queue, elapsed);
         keep_schedule(queue, elapsed);
     }
     xsk_end(&queue->xsk);
@@ -176,7 +195,7 @@ void afxdp_work(struct worker *worker) {
     wait_for_start();
     while (!workers_stopping() && now_ns() < afxdp.end_ns) {
         for (unsigned stream = worker->index; stream < streams; stream += step)
-            serve(&afxdp.queues[stream], stream);
+            serve(&afxdp.queues[stream]);
         if (afxdp.interval)
             wait_for_due(worker);
     }

@@ -14,7 +14,9 @@ struct queue {
     volatile uint64_t sequence;
     uint64_t end_sequence;
     uint64_t due;
-    unsigned flow;
+    unsigned burst_left; // frames of the burst that is due
+    struct flow_cursor flow;
+    struct churned *churn; // of the stream's blocks, for the receiver; NULL: none looks
     struct draw stamped;
     unsigned frame; // of the pcap
     unsigned left;  // frames that the kernel has not taken when the burst is over

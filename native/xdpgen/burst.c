@@ -201,8 +201,10 @@ static int print_result(const struct burst *burst) {
     int error = 0;
 
     sum_up(burst, &report);
-    if (!session->options.no_receive)
+    if (!session->options.no_receive) {
+        counts_read_flows(session, &report.flows);
         error = counts_read(&report.rx) ?: counts_read_sizes(&report.rx_sizes) ?: counts_read_from_due(&report.from_due);
+    }
     error = error ?: session->engine->lateness(session, &report.late);
     if (session->options.tx_device_stamps)
         session->engine->stamps(session, &report.stamps);

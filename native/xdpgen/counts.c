@@ -24,7 +24,7 @@ static struct {
     struct size_counts *size_values;
 } counts;
 
-int counts_open(struct bpf_object *object, int clock) {
+int counts_open(const struct session *session, struct bpf_object *object, int clock) {
     counts.clock = clock;
     counts.counters = object_map_fd(object, "counters");
     counts.from_due = object_map_fd(object, "from_due");
@@ -35,11 +35,12 @@ int counts_open(struct bpf_object *object, int clock) {
     counts.size_values = per_cpu_values(sizeof(*counts.size_values));
     if (!counts.memory || !counts.values || !counts.due_values || !counts.size_values)
         return failed("load", ENOMEM, NULL, "no memory for the counters");
+    memcpy(counts.memory->ranks, session->ranks, sizeof(session->ranks));
     return 0;
 }
 
 static void reset_streams(const struct session *session) {
-    memset(counts.memory->flow_next, 0, session->flows * sizeof(*counts.memory->flow_next));
+    memset(counts.memory->flows, 0, session->flows.count * sizeof(*counts.memory->flows));
     for (unsigned index = 0; index < session->streams; index++) {
         struct receive_stream *stream = &counts.memory->streams[index];
         for (unsigned slot = 0; slot < SEEN_SLOTS; slot++)
@@ -133,6 +134,15 @@ int counts_read_sizes(struct size_counts *sum) {
         for (unsigned index = 0; index < MOST_SIZES; index++)
             sum->frames[index] += counts.size_values[cpu].frames[index];
     return 0;
+}
+
+void counts_read_flows(const struct session *session, struct flow_counts *sum) {
+    memset(sum, 0, sizeof(*sum));
+    for (unsigned index = 0; index < session->flows.count; index++) {
+        const struct receive_flow *flow = &counts.memory->flows[index];
+        sum->seen += flow->seen;
+        sum->by_octave[log2_floor(index / session->streams + 1)] += flow->frames;
+    }
 }
 
 uint64_t counts_packets(const struct receive_counters *counters) {

@@ -23,10 +23,6 @@ static uint64_t sum_of(const void *bytes, size_t size) {
     return sum;
 }
 
-static uint32_t stride_ip(uint32_t ip, uint32_t stride, unsigned flow) {
-    return htonl(ntohl(ip) + stride * flow);
-}
-
 static void put(uint8_t *head, unsigned at, const void *value, size_t size) {
     memcpy(head + at, value, size);
 }
@@ -42,44 +38,34 @@ static void put_ethernet(uint8_t *head, const struct options *options) {
     put(head, options->layout.ip_at - sizeof(type), &type, sizeof(type));
 }
 
-static void put_ipv4(uint8_t *head, const struct options *options, uint16_t ip_bytes, unsigned address) {
+static void put_ipv4(uint8_t *head, const struct options *options, uint16_t ip_bytes) {
     struct iphdr ip = {
         .version = 4,
         .ihl = 5,
         .tot_len = htons(ip_bytes),
         .ttl = 64,
         .protocol = IPPROTO_UDP,
-        .saddr = stride_ip(options->src_ip, options->src_ip_stride, address),
-        .daddr = stride_ip(options->dst_ip, options->dst_ip_stride, address),
     };
 
-    ip.check = ~frame_sum_fold(sum_of(&ip, sizeof(ip)));
+    ip.check = frame_sum_fold(sum_of(&ip, sizeof(ip)));
     put(head, options->layout.ip_at, &ip, sizeof(ip));
 }
 
-// The prefix for benchmarks (RFC 5180), with the IPv4 address at the end.
-static struct in6_addr in_prefix(uint32_t ip) {
-    struct in6_addr address = {.s6_addr = {0x20, 0x01, 0x00, 0x02}};
-
-    memcpy(&address.s6_addr[12], &ip, sizeof(ip));
-    return address;
-}
-
-static void put_ipv6(uint8_t *head, const struct options *options, uint16_t ip_bytes, unsigned address) {
+// The addresses are in the prefix for benchmarks (RFC 5180), with the IPv4 address at the end.
+static void put_ipv6(uint8_t *head, const struct options *options, uint16_t ip_bytes) {
     const struct ip6_hdr ip = {
         .ip6_flow = htonl(6u << 28),
         .ip6_plen = htons(ip_bytes - sizeof(ip)),
         .ip6_nxt = IPPROTO_UDP,
         .ip6_hlim = 64,
-        .ip6_src = in_prefix(stride_ip(options->src_ip, options->src_ip_stride, address)),
-        .ip6_dst = in_prefix(stride_ip(options->dst_ip, options->dst_ip_stride, address)),
+        .ip6_src.s6_addr = {0x20, 0x01, 0x00, 0x02},
+        .ip6_dst.s6_addr = {0x20, 0x01, 0x00, 0x02},
     };
 
     put(head, options->layout.ip_at, &ip, sizeof(ip));
 }
 
-// What the UDP checksum covers and every frame of the flow has: the pseudo header of RFC 8200, ports, length,
-// magic and flow.
+// What the UDP checksum covers and every frame has: the pseudo header of RFC 8200, port, length and magic.
 static uint16_t common_sum(const uint8_t *head, const struct options *options) {
     const unsigned from = options->layout.ip_at + offsetof(struct ip6_hdr, ip6_src);
     uint16_t udp_bytes;
@@ -89,26 +75,21 @@ static uint16_t common_sum(const uint8_t *head, const struct options *options) {
                           htons(IPPROTO_UDP));
 }
 
-void frame_head_fill(struct frame_head *head, const struct options *options, unsigned flow,
-                     unsigned streams) {
+void frame_head_fill(struct frame_head *head, const struct options *options) {
     const struct frame_layout *layout = &options->layout;
-    const uint16_t ip_bytes = options->sizes.largest - layout->ip_at,
-                   label = htons(frame_label(flow, streams));
+    const uint16_t ip_bytes = options->sizes.largest - layout->ip_at;
     const uint32_t magic = htonl(frame_magic(options));
-    const unsigned address = flow % options->flows;
     uint8_t *bytes = (uint8_t *)head;
     struct udphdr udp = {
-        .source = htons(options->src_port + options->port_stride * address),
         .dest = htons(options->dst_port),
         .len = htons(ip_bytes - (layout->udp_at - layout->ip_at)),
     };
 
     memset(head, 0, sizeof(*head));
     put_ethernet(bytes, options);
-    (layout->ip_version == 6 ? put_ipv6 : put_ipv4)(bytes, options, ip_bytes, address);
+    (layout->ip_version == 6 ? put_ipv6 : put_ipv4)(bytes, options, ip_bytes);
     put(bytes, layout->udp_at, &udp, sizeof(udp));
     put(bytes, frame_payload_at(layout), &magic, sizeof(magic));
-    put(bytes, frame_payload_at(layout) + sizeof(magic), &label, sizeof(label));
     if (layout->sum_at) {
         udp.check = common_sum(bytes, options);
         put(bytes, layout->udp_at, &udp, sizeof(udp));

@@ -20,7 +20,6 @@
 #include <linux/if_ether.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -83,39 +82,28 @@ static unsigned look_every(const struct options *options) {
     return frames < 4 ? 4 : frames > MOST_BETWEEN_LOOKS ? MOST_BETWEEN_LOOKS : frames;
 }
 
-static int copy_heads(const struct session *session) {
-    const size_t bytes = session->flows * sizeof(*session->heads);
-    void *heads =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, object_map_fd(live.object, "heads"), 0);
-
-    if (heads == MAP_FAILED)
-        return failed("load", errno, NULL, "the heads of %u flows cannot be mapped", session->flows);
-    memcpy(heads, session->heads, bytes);
-    munmap(heads, bytes);
-    return 0;
-}
-
 static int load_sender(const struct session *session) {
     const struct send_settings settings = {
         .paced = session->options.rate_pps > 0,
         .stamp_every = session->options.stamp_every,
         .look_every = look_every(&session->options),
-        .streams = session->streams,
-        .flows = session->flows,
+        .burst = session->options.burst,
         .alone = session->options.alone,
+        .flows = session->flows,
+        .steps = session->steps,
         .layout = session->options.layout,
         .sizes = session->options.sizes,
+        .head = session->head,
     };
     int error;
 
     live.object = OBJECT_OPEN(send, &settings);
     if (!live.object)
         return failed_before();
-    bpf_map__set_max_entries(bpf_object__find_map_by_name(live.object, "heads"), session->flows);
     if (session->in_buffers) // as the receiver has it: only like calls like
         bpf_program__set_flags(bpf_object__find_program_by_name(live.object, "send_frame"),
                                BPF_F_XDP_HAS_FRAGS);
-    error = object_load(live.object);
+    error = receive_share_churn(session, live.object) ?: object_load(live.object);
     if (error)
         return error;
     live.program = object_program_fd(live.object, "send_frame");
@@ -127,9 +115,7 @@ static int load_sender(const struct session *session) {
     live.memory = object_memory(live.object, sizeof(*live.memory));
     if (!live.memory)
         return failed_before();
-    error = copy_heads(session);
-    if (error)
-        return error;
+    memcpy(live.memory->ranks, session->ranks, sizeof(session->ranks));
     return settings.alone == ALONE_RECEIVER ? lead_to_receiver() : 0;
 }
 
@@ -165,7 +151,7 @@ static int live_open(struct session *session) {
     live.context = (struct xdp_md){.data = LIVE_METADATA,
                                    .data_end = LIVE_METADATA + session->options.sizes.largest,
                                    .ingress_ifindex = session->ifindex};
-    memcpy(live.frame + LIVE_METADATA, &session->heads[0], sizeof(session->heads[0]));
+    memcpy(live.frame + LIVE_METADATA, &session->head, sizeof(session->head));
     live.values = per_cpu_values(sizeof(*live.values));
     live.late_values = per_cpu_values(sizeof(*live.late_values));
     return live.values && live.late_values ? 0
@@ -225,8 +211,10 @@ static void set_senders(const struct session *session, const uint64_t quotas[MAX
             .end_sequence = session->sequences[stream] + quotas[stream],
             .interval = pace_interval(session),
             .due = pace_first_due(session, stream),
-            .flow = stream,
-            .stream = stream,
+            .burst_left = session->options.burst,
+            .flow = {.stream = stream,
+                     .count = flows_of_stream(&session->flows, stream),
+                     .first = session->sequences[stream]},
             .whole_from = live.memory->restores ? session->sequences[stream] : ALL_ONES,
         };
         draw_begin(&sender->stamped, session->seed, 2 * stream, session->options.stamp_every);

@@ -17,6 +17,14 @@ static bool parse_rate(const struct option_row *row, void *target, const char *t
     return !strcmp(text, "max") || option_number(row, target, text);
 }
 
+static bool parse_skew(const struct option_row *row, void *target, const char *text) {
+    static const char zipf[] = "zipf:";
+
+    *(double *)target = 0;
+    return !strcmp(text, "uniform") ||
+           (!strncmp(text, zipf, strlen(zipf)) && option_number(row, target, text + strlen(zipf)));
+}
+
 static bool parse_stamp(const struct option_row *row, void *target, const char *text) {
     static const struct {
         const char *word;
@@ -123,7 +131,15 @@ static const struct option_row ROWS[] = {
      "6: frames of at least 88 bytes; an address A becomes 2001:2::A"},
     {"flows", "F", "64", option_unsigned, AT(flows), 1, MAX_FLOWS,
      "flows, each with its own addresses and port"},
+    {"skew", "uniform|zipf:S", "uniform", parse_skew, AT(zipf), 0.01, 4,
+     "how frames spread over a stream's flows: in turn, or drawn, the r-th one by r to the power of -S"},
+    {"churn", "N", "0", option_number, AT(churn), 0, 1e6,
+     "flows that end in each second, in turn, each replaced by one with the next addresses and port"},
+    {"flow-seed", "SEED", "1", option_unsigned, AT(flow_seed), 0, UINT32_MAX,
+     "seed of the drawn flows: each burst has the same draws"},
     {"load", "max|PPS", "max", parse_rate, AT(rate_pps), 0.1, 1e9, "frames per second over all queues"},
+    {"burst", "N", "1", option_unsigned, AT(burst), 1, 65536,
+     "paced: each stream sends N frames back to back, then waits: --load stays the mean rate"},
     {"run-id", "HEX", "0", option_run_id, AT(run_id), 0, 0,
      "16 bits that tell runs apart (longer ids are folded)"},
     {"src-mac", "MAC", "own", parse_mac, AT(src_mac), 0, 0, "source address (own: the interface's)"},
@@ -213,6 +229,10 @@ static const char *contradiction(const struct options *options) {
         return "--frames needs --engine afxdp: live frames are made by a program";
     if (options->frames && options->sizes.count > 1)
         return "--frames: the frames of a file have sizes of their own, --frame-bytes names several";
+    if (options->frames && (options->zipf || options->churn))
+        return "--frames: the frames of a file have flows of their own: no --skew, no --churn";
+    if (options->burst > 1 && !options->rate_pps)
+        return "--burst needs a --load: at max all frames are sent back to back";
     if ((options->zerocopy || options->need_wakeup || options->busy_poll_us) &&
         strcmp(options->engine, "afxdp"))
         return "--bind zerocopy, --need-wakeup and --busy-poll need --engine afxdp";

@@ -36,7 +36,11 @@ struct options {
     struct frame_layout layout; // of these two
     bool usual;                 // the frames: IPv4, no tag, one size, no stamp by the device
     unsigned flows;
+    double zipf;  // exponent; 0: the flows take turns
+    double churn; // flows that are replaced in each second
+    unsigned flow_seed;
     double rate_pps; // 0: max
+    unsigned burst;  // paced: frames that are due at once
     unsigned run_id;
     uint8_t src_mac[6]; // zeros: the interface's own
     uint8_t dst_mac[6];

@@ -47,8 +47,18 @@ struct {
     __type(value, struct histogram);
 } from_due SEC(".maps");
 
+// How far churn was in each stream's last blocks, as the sender writes it: as many as there are, set before
+// it is loaded.
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct churned);
+} churn SEC(".maps");
+
 static __always_inline __u32 stream_of(__u32 flow) {
-    return (settings.streams == 1 ? 0 : flow % settings.streams) & (MAX_STREAMS - 1);
+    return (settings.flows.streams == 1 ? 0 : flow % settings.flows.streams) & (MAX_STREAMS - 1);
 }
 
 // The number of which a frame carries the low half: the one next to the highest seen.
@@ -56,18 +66,61 @@ static __always_inline __u64 whole_number(const struct receive_stream *stream, _
     return stream->next + (__s32)(low - (__u32)stream->next);
 }
 
-// A stream sends its flows in turn.
-static __always_inline __u32 flow_of(__u32 label, __u64 number) {
-    if (settings.flows <= PAYLOAD_LABELS)
-        return label;
+static __always_inline __u32 rank_of(__u32 stream, __u64 number) {
+    const __u64 index = number - memory.streams[stream].first;
+
+    if (settings.flows.drawn)
+        return draw_rank(&memory.ranks[ranks_of_stream(&settings.flows, stream)], settings.flows.seed, stream,
+                         index);
+    return index % flows_of_stream(&settings.flows, stream);
+}
+
+struct place {
+    __u32 flow;
+    __u32 generation; // how often a flow in this place was replaced before
+    bool recent;      // false: too long ago to know
+};
+
+static __always_inline struct place place_of(__u32 label, __u64 number) {
     const __u32 stream = stream_of(label);
-    const __u32 flows = (settings.flows - stream + settings.streams - 1) / settings.streams;
-    return stream + settings.streams * ((number - memory.streams[stream].first) % flows);
+    struct place place = {.flow = label, .recent = true};
+
+    if (!settings.flows.by_number)
+        return place;
+    const __u32 rank = rank_of(stream, number), slot = churn_slot(stream, number);
+    place.flow = stream + settings.flows.streams * rank;
+    if (!settings.flows.churn_interval)
+        return place;
+    const struct churned *churned = bpf_map_lookup_elem(&churn, &slot);
+    const __u64 behind = memory.streams[stream].next - number;
+    place.recent = churned && (__s64)behind < CHURN_FRAMES * (CHURN_BLOCKS - 1);
+    if (churned)
+        place.generation = flow_generation(*churned, rank);
+    return place;
+}
+
+// Frames of a flow that was replaced are no later and no earlier than those of its successor.
+static __always_inline void record_flow(struct receive_counters *counts, struct place place, __u64 number) {
+    struct receive_flow *flow = &memory.flows[place.flow & (MAX_FLOWS - 1)];
+    const __u32 generation = place.generation + 1;
+
+    if (settings.flows.by_number)
+        __sync_fetch_and_add(&flow->frames, 1);
+    if (!place.recent || generation < flow->generation)
+        return;
+    if (generation > flow->generation) {
+        flow->generation = generation;
+        flow->seen++;
+        flow->next = number + 1;
+    } else if (number >= flow->next)
+        flow->next = number + 1;
+    else
+        counts->reordered++;
 }
 
 // Returns false for a frame of an earlier burst.
-static __always_inline bool record_sequence(struct receive_counters *counts, __u32 flow, __u64 number) {
-    struct receive_stream *stream = &memory.streams[stream_of(flow)];
+static __always_inline bool record_sequence(struct receive_counters *counts, __u32 label, __u64 number) {
+    struct receive_stream *stream = &memory.streams[stream_of(label)];
 
     if ((__s64)(number - stream->first) < 0)
         return false;
@@ -79,25 +132,21 @@ static __always_inline bool record_sequence(struct receive_counters *counts, __u
     *seen = number;
     if (number >= stream->next)
         stream->next = number + 1;
-    __u64 *next = &memory.flow_next[flow & (MAX_FLOWS - 1)];
-    if (number >= *next)
-        *next = number + 1;
-    else
-        counts->reordered++;
+    record_flow(counts, place_of(label, number), number);
     return true;
 }
 
-static __always_inline void record_from_due(__u32 flow, __u64 number, __u64 now) {
+static __always_inline void record_from_due(__u32 label, __u64 number, __u64 now) {
     const struct receive_schedule *schedule = &memory.schedule;
-    const __u32 zero = 0, index = stream_of(flow);
+    const __u32 zero = 0, index = stream_of(label);
 
     if (!schedule->interval)
         return;
     struct histogram *histogram = bpf_map_lookup_elem(&from_due, &zero);
     if (!histogram)
         return;
-    __u64 frames = number - memory.streams[index].first;
-    __u64 due = (index * schedule->stagger + frames * schedule->interval) >> SCHEDULE_SHIFT;
+    __u64 bursts = (number - memory.streams[index].first) / settings.burst;
+    __u64 due = (index * schedule->stagger + bursts * schedule->interval) >> SCHEDULE_SHIFT;
     histogram_record_capped(histogram, now - schedule->start_ns - due);
 }
 
@@ -132,9 +181,9 @@ static __always_inline __u64 receipt(struct xdp_md *ctx) {
 }
 
 // Of a duplicate, the first one stays.
-static __always_inline void keep_arrival(struct receive_counters *counts, __u32 flow, __u64 number,
+static __always_inline void keep_arrival(struct receive_counters *counts, __u32 label, __u64 number,
                                          __u64 stamp) {
-    const __u32 slot = stream_of(flow) * ARRIVAL_SLOTS + (number & (ARRIVAL_SLOTS - 1));
+    const __u32 slot = stream_of(label) * ARRIVAL_SLOTS + (number & (ARRIVAL_SLOTS - 1));
 
     struct arrival *arrival = bpf_map_lookup_elem(&arrivals, &slot);
     if (!arrival || (arrival->ns && arrival->number == number))
@@ -145,30 +194,30 @@ static __always_inline void keep_arrival(struct receive_counters *counts, __u32 
 }
 
 // To be compared in user space, when the device has told when it sent the frame.
-static __always_inline void record_arrival(struct xdp_md *ctx, struct receive_counters *counts, __u32 flow,
+static __always_inline void record_arrival(struct xdp_md *ctx, struct receive_counters *counts, __u32 label,
                                            __u64 number) {
     __u64 stamp = device_stamp(ctx);
 
     if (stamp)
-        keep_arrival(counts, flow, number, stamp);
+        keep_arrival(counts, label, number, stamp);
     else
         counts->unstamped++;
 }
 #else
-static __always_inline void record_arrival(struct xdp_md *ctx, struct receive_counters *counts, __u32 flow,
+static __always_inline void record_arrival(struct xdp_md *ctx, struct receive_counters *counts, __u32 label,
                                            __u64 number) {}
 
 static __always_inline __u64 receipt(struct xdp_md *ctx) { return bpf_ktime_get_ns(); }
 #endif
 
-static __always_inline void record_times(struct xdp_md *ctx, struct receive_counters *counts, __u32 flow,
+static __always_inline void record_times(struct xdp_md *ctx, struct receive_counters *counts, __u32 label,
                                          __u64 number, __u64 stamp) {
     __u64 now = receipt(ctx);
 
     if (!now)
         counts->unstamped++;
     else if (histogram_record(&counts->latency, now - stamp))
-        record_from_due(flow, number, now);
+        record_from_due(label, number, now);
     else
         counts->bad_stamps++;
 }
@@ -297,12 +346,11 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 head_words, __u32 s
     if (magic != settings.magic)
         return take_other(counts, ctx, data, data_end, magic);
     __u64 number = whole_number(&memory.streams[stream_of(label)], bpf_ntohl(*sequence));
-    __u32 flow = flow_of(label, number);
     __u32 index = frame_size_index(sizes, number); // its number tells which size it was sent with
     __u32 bytes = sizes == 1 ? settings.sizes.largest : settings.sizes.bytes[index];
     if (!is_as_sent(ctx, data, data_end, head_words, bytes))
         return refuse_altered(counts, ctx);
-    if (!record_sequence(counts, flow, number)) {
+    if (!record_sequence(counts, label, number)) {
         counts->stale++;
         return XDP_DROP;
     }
@@ -311,9 +359,9 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 head_words, __u32 s
     if (sizes > 1)
         count_size(index);
     if (word & PAYLOAD_STAMPED && settings.keep_arrivals)
-        record_arrival(ctx, counts, flow, number);
+        record_arrival(ctx, counts, label, number);
     else if (word & PAYLOAD_STAMPED)
-        record_times(ctx, counts, flow, number, *stamp);
+        record_times(ctx, counts, label, number, *stamp);
     return XDP_DROP;
 }
 

@@ -32,6 +32,8 @@ static struct {
     int link;
     const struct arrival *arrivals; // of all streams; NULL where they are not kept
     size_t arrivals_bytes;
+    struct churned *churn; // of all streams; NULL where no flow is replaced
+    size_t churn_bytes;
     int clock; // of the device's own stamps; -1: none is asked for, or it has none
 } receive = {.link = -1, .clock = -1};
 
@@ -107,21 +109,45 @@ static int map_arrivals(void) {
     return 0;
 }
 
+static int size_churn(const struct session *session, struct bpf_object *object) {
+    const unsigned slots = session->flows.churn_interval ? session->streams * CHURN_BLOCKS : 1;
+
+    return bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "churn"), slots)
+               ? failed("load", EINVAL, NULL, "no room for the churn of %u streams", session->streams)
+               : 0;
+}
+
+static int map_churn(const struct session *session) {
+    if (!session->flows.churn_interval)
+        return 0;
+    receive.churn_bytes = session->streams * CHURN_BLOCKS * sizeof(*receive.churn);
+    void *churn = mmap(NULL, receive.churn_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                       object_map_fd(receive.object, "churn"), 0);
+    if (churn == MAP_FAILED)
+        return failed("load", errno, NULL, "the churn of flows cannot be mapped: %s", strerror(errno));
+    receive.churn = churn;
+    return 0;
+}
+
 static int load(const struct session *session) {
+    int error = size_churn(session, receive.object);
+
+    if (error)
+        return error;
     if (!session->options.device_stamps)
-        return object_load(receive.object);
-    int error = size_arrivals(session) ?: load_for_device(session);
+        return object_load(receive.object) ?: map_churn(session);
+    error = size_arrivals(session) ?: load_for_device(session) ?: map_churn(session);
     return error ?: session->options.tx_device_stamps ? map_arrivals() : 0;
 }
 
 int receive_open(const struct session *session) {
     const struct receive_settings settings = {
         .magic = frame_magic(&session->options),
-        .streams = session->streams,
-        .flows = session->flows,
+        .burst = session->options.burst,
         .udp_port = session->options.dst_port,
         .keep_arrivals = session->options.tx_device_stamps,
         .in_buffers = session->in_buffers,
+        .flows = session->flows,
         .layout = session->options.layout,
         .sizes = session->options.sizes,
     };
@@ -132,11 +158,23 @@ int receive_open(const struct session *session) {
         return failed_before();
     if (session->in_buffers)
         bpf_program__set_flags(receiving_program(), BPF_F_XDP_HAS_FRAGS);
-    return load(session) ?: counts_open(receive.object, receive.clock) ?: attach(session);
+    return load(session) ?: counts_open(session, receive.object, receive.clock) ?: attach(session);
 }
 
 const struct arrival *receive_arrivals(unsigned stream) {
     return receive.arrivals + (size_t)stream * ARRIVAL_SLOTS;
+}
+
+struct churned *receive_churn(unsigned stream) {
+    return receive.churn ? receive.churn + stream * CHURN_BLOCKS : NULL;
+}
+
+int receive_share_churn(const struct session *session, struct bpf_object *object) {
+    if (!receive.churn)
+        return size_churn(session, object);
+    const int error = bpf_map__reuse_fd(bpf_object__find_map_by_name(object, "churn"),
+                                        object_map_fd(receive.object, "churn"));
+    return error ? failed("load", -error, NULL, "the churn of flows cannot be shared") : 0;
 }
 
 int receive_program_fd(void) { return object_program_fd(receive.object, "receive_frame"); }
@@ -148,6 +186,8 @@ void receive_close(void) {
         close(receive.clock);
     if (receive.arrivals)
         munmap((void *)receive.arrivals, receive.arrivals_bytes);
+    if (receive.churn)
+        munmap(receive.churn, receive.churn_bytes);
     bpf_object__close(receive.object);
     counts_close();
 }

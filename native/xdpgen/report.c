@@ -148,7 +148,11 @@ void report_ready(const struct session *session) {
     json_count("ip_version", options->ip_version);
     json_string("frames", options->frames);
     json_count("flows", options->flows);
+    json_number("zipf", options->zipf);
+    json_number("churn", options->churn);
+    json_count("flow_seed", options->flow_seed);
     rate_field(options->rate_pps);
+    json_count("burst_frames", options->burst);
     snprintf(run_id, sizeof(run_id), "%04x", options->run_id);
     json_string("run_id", run_id);
     ready_addresses(options);
@@ -181,6 +185,10 @@ static unsigned rx_queues_seen(const struct session *session, const struct recei
     return seen;
 }
 
+static unsigned octaves(const struct session *session) {
+    return 1 + log2_floor((session->flows.count - 1) / session->streams + 1);
+}
+
 // One field per counter; all of them null, with the reason, where nothing looked.
 static void summary_rx(const struct session *session, const struct burst_report *report) {
     const struct receive_counters *rx = &report->rx;
@@ -210,6 +218,11 @@ static void summary_rx(const struct session *session, const struct burst_report 
     json_string("rx_missing", report->rx_missing);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
         optional_count(fields[i].key, !report->rx_missing, fields[i].value);
+    optional_count("rx_flows", !report->rx_missing, report->flows.seen);
+    if (session->flows.by_number && !report->rx_missing)
+        list_field("rx_by_rank", report->flows.by_octave, octaves(session));
+    else
+        json_null("rx_by_rank");
     optional_count("rx_window_packets", !report->rx_missing, report->rx_window_packets);
     json_decimal("rx_window_s", report->rx_window_s, 9);
     if (report->rx_missing) {

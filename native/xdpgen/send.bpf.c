@@ -32,14 +32,15 @@ struct {
     __type(value, struct histogram);
 } lateness SEC(".maps");
 
-// By flow: as many as there are, set before it is loaded.
+// How far churn was in each stream's last blocks: as many as there are, set before it is loaded. The
+// receiver's own, where there is one.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
     __uint(max_entries, 1);
     __type(key, __u32);
-    __type(value, struct frame_head);
-} heads SEC(".maps");
+    __type(value, struct churned);
+} churn SEC(".maps");
 
 // The receiver, where frames are to reach it without a link.
 struct {
@@ -87,20 +88,40 @@ static __always_inline bool is_due(struct sender *sender, __u64 *now) {
     __u64 late = elapsed - (sender->due >> SCHEDULE_SHIFT);
     if (late > sender->latest_ns)
         sender->latest_ns = late;
-    sender->late_packets += late > LATE_NS;
+    // those behind the first of a burst wait for it
+    sender->late_packets += late > LATE_NS && (settings.burst == 1 || sender->burst_left == settings.burst);
     struct histogram *histogram = bpf_map_lookup_elem(&lateness, &zero);
     if (histogram)
         histogram_record_capped(histogram, late);
+    if (settings.burst > 1) {
+        if (--sender->burst_left)
+            return true;
+        sender->burst_left = settings.burst;
+    }
     sender->due += sender->interval;
     return true;
 }
 
-static __always_inline const struct frame_head *next_head(struct sender *sender) {
-    __u32 flow = sender->flow;
-    __u32 next = flow + settings.streams;
+// Once for each block of frames; the receiver reads it for each of them.
+static __always_inline void look_at_churn(struct sender *sender, __u64 now) {
+    const __u32 slot = churn_slot(sender->flow.stream, sender->sequence);
 
-    sender->flow = next < settings.flows ? next : sender->stream;
-    return bpf_map_lookup_elem(&heads, &flow);
+    now = now ?: bpf_ktime_get_ns();
+    follow_churn(&sender->flow, settings.flows.churn_interval, now - memory.window.start_ns);
+    struct churned *churned = bpf_map_lookup_elem(&churn, &slot);
+    if (churned)
+        *churned = sender->flow.churned;
+}
+
+static __always_inline struct frame_flow next_flow(struct sender *sender, __u64 now) {
+    struct flow_cursor *cursor = &sender->flow;
+
+    if (settings.flows.churn_interval && begins_block(cursor, sender->sequence))
+        look_at_churn(sender, now);
+    const __u32 rank =
+        next_rank(cursor, &settings.flows, &memory.ranks[ranks_of_stream(&settings.flows, cursor->stream)],
+                  sender->sequence);
+    return flow_of_rank(cursor, &settings.flows, &settings.steps, rank);
 }
 
 // The largest one has this many words behind the head.
@@ -144,14 +165,21 @@ static __always_inline bool make_whole(struct xdp_md *ctx, struct sender *sender
     return !bpf_xdp_store_bytes(ctx, from, memory.zeros, rest);
 }
 
-static __always_inline void write_head(__u64 *words, const struct frame_head *head, __u32 head_words) {
+static __always_inline void write_head(__u64 *words, __u32 head_words, struct frame_flow flow) {
+    const volatile struct frame_head *head = &settings.head;
+
     for (int i = 0; i < PLAIN_HEAD_WORDS; i++)
         words[i] = head->words[i];
-    if (head_words > PLAIN_HEAD_WORDS)
-        words[PLAIN_HEAD_WORDS] = head->words[PLAIN_HEAD_WORDS];
+    if (head_words == PLAIN_HEAD_WORDS) {
+        frame_write_flow((void *)words, 4, ETHERNET_BYTES, ETHERNET_BYTES + IP_BYTES, PLAIN_HEAD_WORDS, flow);
+        return;
+    }
+    words[PLAIN_HEAD_WORDS] = head->words[PLAIN_HEAD_WORDS];
     if (head_words == MOST_HEAD_WORDS)
         for (int i = PLAIN_HEAD_WORDS + 1; i < MOST_HEAD_WORDS; i++)
             words[i] = head->words[i];
+    frame_write_flow((void *)words, settings.layout.ip_version, settings.layout.ip_at, settings.layout.udp_at,
+                     head_words, flow);
 }
 
 // Every live frame begins as the largest. Returns the size it gets, or 0 if the kernel refuses.
@@ -192,11 +220,11 @@ static __always_inline int send(struct xdp_md *ctx, __u32 head_words, __u32 size
     __u64 *words = (void *)(long)ctx->data;
     __u64 *stamp = words + head_words;
     __u32 *sequence = (__u32 *)(stamp + 1);
-    const struct frame_head *head = next_head(sender);
-    if (!head || (void *)(sequence + 1) > (void *)(long)ctx->data_end)
+    const struct frame_flow flow = next_flow(sender, now);
+    if ((void *)(sequence + 1) > (void *)(long)ctx->data_end)
         return XDP_ABORTED;
 
-    write_head(words, head, head_words);
+    write_head(words, head_words, flow);
     if (sizes > 1)
         write_size(words, bytes);
     *sequence = bpf_htonl((__u32)sender->sequence++);

@@ -5,14 +5,16 @@
 #include "frame.h"
 #include "link.h"
 #include "offers.h"
+#include "pace.h"
+#include "ranks.h"
 #include "receive.h"
 #include "thread.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <net/if.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 unsigned session_queues_reached(const struct session *session) {
@@ -67,14 +69,29 @@ static int find_device(struct session *session) {
     return 0;
 }
 
-static int make_heads(struct session *session) {
-    session->flows = session->options.flows > session->streams ? session->options.flows : session->streams;
-    session->heads = calloc(session->flows, sizeof(*session->heads));
-    if (!session->heads)
-        return failed("frames", ENOMEM, NULL, "no memory for %u flows", session->flows);
-    for (unsigned flow = 0; flow < session->flows; flow++)
-        frame_head_fill(&session->heads[flow], &session->options, flow, session->streams);
-    return 0;
+int session_set_flows(struct session *session) {
+    const struct options *options = &session->options;
+    const unsigned count = options->flows > session->streams ? options->flows : session->streams;
+
+    frame_head_fill(&session->head, options);
+    session->steps = (struct flow_steps){
+        .src_ip = ntohl(options->src_ip),
+        .dst_ip = ntohl(options->dst_ip),
+        .src_port = options->src_port,
+        .src_ip_stride = options->src_ip_stride,
+        .dst_ip_stride = options->dst_ip_stride,
+        .port_stride = options->port_stride,
+        .addresses = options->flows,
+    };
+    session->flows = (struct flows){
+        .count = count,
+        .streams = session->streams,
+        .drawn = options->zipf > 0,
+        .seed = options->flow_seed,
+        .by_number = options->zipf > 0 || options->churn > 0 || count > PAYLOAD_LABELS,
+        .churn_interval = interval_of(options->churn, session->streams),
+    };
+    return options->zipf > 0 ? ranks_fill(session->ranks, &session->flows, options->zipf) : 0;
 }
 
 int session_open(struct session *session) {
@@ -96,7 +113,7 @@ int session_open(struct session *session) {
         return error;
     session->streams = session->engine->streams(&session->options);
     session->options.batch = session->options.batch ?: session->engine->batch(session);
-    error = make_heads(session);
+    error = session_set_flows(session);
     if (!error && !session->options.no_receive)
         error = receive_open(session);
     if (!error)
@@ -110,5 +127,4 @@ void session_close(struct session *session) {
     if (session->engine)
         session->engine->close();
     receive_close();
-    free(session->heads);
 }

@@ -13,19 +13,24 @@ struct session {
     const struct engine *engine;
     unsigned ifindex, receive_ifindex;
     unsigned streams; // what is numbered on its own: a CPU (live) or a queue                          (afxdp)
-    unsigned flows;   // at least one for each stream; those beyond --flows repeat addresses
-    bool recognised;  // frames carry the payload
-    bool in_buffers;  // the receiving device's MTU is above Ethernet's: frames may come in several buffers
-    bool fifo;        // real-time priority was granted
+    struct flows flows; // at least one for each stream; those beyond --flows repeat addresses
+    struct flow_steps steps;
+    struct ranks ranks[2];
+    bool recognised; // frames carry the payload
+    bool in_buffers; // the receiving device's MTU is above Ethernet's: frames may come in several buffers
+    bool fifo;       // real-time priority was granted
     char sched_policy[64];
     // live: why its program is not held in the kernel's XDP dispatcher; NULL where it is
     const char *not_held;
     unsigned seed;                   // of the next burst's draws
-    struct frame_head *heads;        // one per flow
+    struct frame_head head;          // of all frames, without what their flows differ in
     uint64_t sequences[MAX_STREAMS]; // of each stream's next frame; they go on from burst to burst
 };
 
 int session_open(struct session *session);
+
+// How its options and streams make flows; a part of session_open.
+int session_set_flows(struct session *session);
 void session_close(struct session *session);
 
 // How many distinct queues the streams reach.

@@ -3,6 +3,7 @@
 
 // What the BPF programs and user space hand to each other.
 
+#include "flows.h"
 #include "frame_sizes.h"
 #include "histogram.h"
 #include "payload.h"
@@ -64,11 +65,13 @@ struct send_settings {
     __u32 paced;       // 0: as fast as possible
     __u32 stamp_every; // 0: never, 1: every frame, N: one frame in N, drawn
     __u32 look_every;  // the same for the frames whose payload is looked at
-    __u32 streams;
-    __u32 flows;
-    __u32 alone; // enum alone: the frames do not leave
+    __u32 burst;       // paced: so many frames are due at once
+    __u32 alone;       // enum alone: the frames do not leave
+    struct flows flows;
+    struct flow_steps steps;
     struct frame_layout layout;
     struct frame_sizes sizes;
+    struct frame_head head;
 };
 
 // What of sender, link and receiver is measured by itself.
@@ -86,11 +89,8 @@ struct send_memory {
     struct send_window window;
     __u32 restores; // a payload was changed: all frames are written whole
     char zeros[ZEROS];
+    struct ranks ranks[2];
 };
-
-// Schedules count in 2^-20 ns: a rate of 3 Mpps does not drift within the longest burst, and an hour still
-// fits.
-#define SCHEDULE_SHIFT 20
 
 #define LATE_NS 100000
 
@@ -127,13 +127,13 @@ struct sender {
     __u64 end_sequence;
     __u64 check_at; // at max load: the sequence number at which the clock is read again
     struct looks looks;
-    __u64 interval; // paced: 2^-20 ns between two frames, and when the next is                        due
+    __u64 interval; // paced: 2^-20 ns between two bursts, and when the next is                        due
     __u64 due;
+    __u32 burst_left;   // frames of the burst that is due
     __u64 stopped_ns;   // when the burst's end was noticed; 0: not yet
     __u64 latest_ns;    // paced: how long after its due time a frame was sent, at most
     __u64 late_packets; // paced: frames sent more than LATE_NS after they were                            due
-    __u32 flow;
-    __u32 stream;
+    struct flow_cursor flow;
     struct draw stamped, looked_at;
     __u64 whole_from; // number of the first frame that was written whole; ALL_ONES: none was
     __u32 armed;      // the program has run on this CPU
@@ -150,11 +150,11 @@ struct refused_settings {
 
 struct receive_settings {
     __u32 magic; // the run id is in it
-    __u32 streams;
-    __u32 flows;
+    __u32 burst; // frames that are due at once
     __u32 udp_port;
     __u32 keep_arrivals; // of stamped frames, to be compared with when they were sent
     __u32 in_buffers;    // a frame may come in several buffers, of which a pointer sees the first
+    struct flows flows;
     struct frame_layout layout;
     struct frame_sizes sizes;
 };
@@ -176,7 +176,7 @@ struct receive_stream {
 // When the frames of a paced burst were due: its sender's schedule.
 struct receive_schedule {
     __u64 start_ns; // CLOCK_MONOTONIC
-    __u64 interval; // 2^-20 ns between two frames of a stream; 0: not paced
+    __u64 interval; // 2^-20 ns between two bursts of a stream; 0: not paced
     __u64 stagger;  // and between the first ones of two streams
 };
 
@@ -196,11 +196,20 @@ struct receive_clock {
     __u32 error;        // the errno with which the driver last gave no stamp; 0: it gave 0
 };
 
+// A flow that was replaced is another one in the same place.
+struct receive_flow {
+    __u64 next;       // one more than the highest number seen
+    __u32 generation; // one more than how often it was replaced before the newest that was seen; 0: none was
+    __u32 seen;       // how many of the place were
+    __u64 frames;     // of all of them, where flows are drawn or replaced
+};
+
 // The .bss of receive.bpf.c, mapped by user space.
 struct receive_memory {
     struct receive_schedule schedule;
     struct receive_clock clock;
-    __u64 flow_next[MAX_FLOWS]; // by flow: one more than the highest number seen
+    struct ranks ranks[2];
+    struct receive_flow flows[MAX_FLOWS];
     struct receive_stream streams[MAX_STREAMS];
 };
 

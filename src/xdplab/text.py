@@ -77,7 +77,7 @@ def visible(text: str) -> str:
 
 _UNITS = {
     **{"ns_per_packet": "ns", "_per_ns": "1/ns", "_pps": "1/s", "_bps": "bit/s", "_bytes": "B", "_percent": "%"},
-    **{"_ns": "ns", "_us": "us", "_ms": "ms", "_s": "s"},
+    **{"_per_s": "1/s", "_ns": "ns", "_us": "us", "_ms": "ms", "_s": "s"},
 }
 
 

@@ -79,6 +79,7 @@ OTHER: dict[str, object] = {
     "imix": "simple", "vlan": 5, "ip_version": 6, "rx_stamp": "device", "tx_bind": "zerocopy", "tx_wakeup": "needed",
     "tx_busy_poll_us": 50, "tx_stamp": "device", "batch": 4, "lab": "vm:6.1",
     "device": {"features.gro": False, "rings.rx": 512}, "entries": 1000, "hit": 50,
+    "skew": "zipf 1.1", "churn": 500, "burst": 8,
 }  # fmt: skip
 WRITTEN = [factor for factor in FACTORS if factor.where]
 
@@ -105,6 +106,7 @@ def two_plans(factor: Factor, folder: Path) -> list[Plan]:
         points |= {"mode": "native", "map_type": "hash"} if factor.name == "hit" else {}
         points |= value if factor.where == "points" else {}
         of_sockets = {"engine": "afxdp"} if factor.name.startswith("tx_") else {}
+        of_sockets |= {"load": "20kpps"} if factor.name == "burst" else {}
         of_sockets |= {"tx_bind": "zerocopy", "rx_stamp": "device"} if factor.name == "tx_stamp" else {}
         block = {"points": points, "traffic": of_sockets | (value if factor.where == "traffic" else {})}
         block |= value if factor.where == "block" else {}

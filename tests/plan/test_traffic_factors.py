@@ -55,6 +55,14 @@ def test_a_default_that_is_written_out_is_the_same_point(given: dict[str, Any], 
         ({}, WHOLE | {"rx_stamp": "software"}, TWO_CLOCKS),
         ({}, WHOLE | {"rx_stamp": ["software", "device"]}, TWO_CLOCKS),
         ({}, WHOLE | {"stamp": ["none", 16]}, "`stamp` is none"),
+        ({}, {"burst": 8}, "at `load: max` all frames are back to back"),
+        ({}, {"burst": [1, 8], "load": ["20kpps", "max"]}, "at `load: max` all frames are back to back"),
+        ({}, {"skew": "zipf"}, "write `uniform`, or `zipf S`"),
+        ({}, {"skew": "zipf 9"}, "write `uniform`, or `zipf S`"),
+        ({}, {"churn": "5/min"}, "traffic.churn: must be a whole number"),
+        ({}, {"flows": {"count": 0}}, "traffic.flows: must be at least 1 "),
+        ({}, {"flows": {"number": 5}}, "flows: number: it has count, skew and churn, each once"),
+        ({}, {"flows": {"churn": 5}, "churn": 6}, "flows: churn: it has count, skew and churn, each once"),
         ({}, {"imix": {64: 1}}, "traffic.imix: a mix has two sizes at least"),
         ({}, {"imix": {63: 1, 128: 1}}, r"traffic.imix: must be at least 64 \(got 63\)"),
         ({}, {"imix": {64: 1, 9217: 1}}, r"traffic.imix: must be at most 9216 \(got 9217\)"),
@@ -196,6 +204,16 @@ def test_between_two_ports_the_baseline_redirects_too() -> None:
     assert {program_of(p.program).action for p in found if p.two_ports} == {"redirect"}
     first, second = (points({"op": op}, directions="both")[0] for op in ("read", "write"))
     assert why_not_sliced(first, second) == "with two ports the program would be exchanged on one of them only"
+
+
+def test_flows_in_one_place_are_three_factors() -> None:
+    """A number is the short form; each of the three may be a list, as everywhere."""
+    whole = points(flows={"count": [64, 1_000_000], "skew": ["uniform", "zipf 1.10"], "churn": "500/s"})
+    assert whole == points(flows=[64, 1_000_000], skew=["uniform", "zipf 1.1"], churn=500)
+    assert {(p.flows, p.skew, p.churn) for p in whole} == {
+        (flows, skew, 500) for flows in (64, 1_000_000) for skew in ("uniform", "zipf 1.1")
+    }
+    assert points(flows={"count": 64, "skew": "uniform", "churn": 0}) == points()
 
 
 def test_a_plan_allows_the_flows_of_the_generator_that_has_most() -> None:

@@ -49,6 +49,8 @@ def _together(name: str, a: Any, b: Any) -> Any:
         return None
     if name in _LONGER:
         return max(a, b)
+    if name == "rx_by_rank":
+        return tuple(map(sum, zip(a, b, strict=True)))
     return _by_size(a, b) if name in ("tx_by_size", "rx_by_size") else a + b
 
 

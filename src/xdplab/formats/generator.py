@@ -81,7 +81,9 @@ class ReceivedFrames:
     ``lost_packets`` is tx_packets less the received ones without ``duplicates``. ``reordered`` ones came behind a
     higher number of their flow. ``rx_window_packets`` had arrived ``rx_window_s`` after the burst's start, at its end:
     the other ``rx_packets`` drained from rings later.
-    ``rx_bytes`` and ``foreign_bytes`` are the bytes of ``rx_packets`` and ``foreign_packets``, counted, with FCS.
+    ``rx_flows`` counts the different flows among them, and ``rx_by_rank`` their frames, by ranks 1, 2 to 3, 4 to 7 and
+    so on of the flows, where these are drawn or replaced. ``rx_bytes`` and ``foreign_bytes`` are the bytes of
+    ``rx_packets`` and ``foreign_packets``, counted, with FCS.
     """
 
     rx_packets: int | None
@@ -99,6 +101,8 @@ class ReceivedFrames:
     rx_bytes: int | None = None
     foreign_bytes: int | None = None
     rx_by_size: Sizes | None = None
+    rx_flows: int | None = None
+    rx_by_rank: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,10 +43,14 @@ class Frames:
 class Addresses:
     """Flow f of ``flows`` has ``src_ip`` + f × ``src_ip_stride``, and so on.
 
-    IPv6 has these as the last 32 bits of an address.
+    IPv6 has these as the last 32 bits of an address. Flows are sent in turn, or drawn by Zipf's law with the exponent
+    ``zipf`` and ``flow_seed``; ``churn`` of them end in each second, and new ones take their places.
     """
 
     flows: int = 64
+    zipf: float | None = None
+    flow_seed: int = 1
+    churn: int = 0
     src_mac: str | None = None
     dst_mac: str | None = None
     src_ip: str = "198.18.0.1"
@@ -84,8 +88,8 @@ class GeneratorSettings:
     """One session of a generator. None leaves a choice to it; what it chose is in its ready line.
 
     ``receive_on`` is the interface on which the frames arrive, if a DUT forwards them from one port to another; None:
-    the sending one. ``rate_pps`` is frames per second over all queues, None at maximum load. ``max_frames`` bounds each
-    burst.
+    the sending one. ``rate_pps`` is frames per second over all queues, None at maximum load, and ``back_to_back`` how
+    many of them are due at once. ``max_frames`` bounds each burst.
     """
 
     engine: str
@@ -95,6 +99,7 @@ class GeneratorSettings:
     cpus: tuple[int, ...] = ()
     batch: int | None = None
     rate_pps: float | None = None
+    back_to_back: int = 1
     max_frames: int | None = None
     settle_s: float = 0.05
     run_id: str = "0"
@@ -133,6 +138,9 @@ WANTED: tuple[tuple[str, Wanted, str], ...] = (
     ("two ports", lambda settings: settings.receive_on is not None, "receives on the port it sends on only"),
     ("imix", lambda settings: bool(settings.frames.imix), "sends frames of one size only, no IMIX"),
     ("pace", lambda settings: settings.rate_pps is not None, "sends as fast as possible only"),
+    ("skew", lambda settings: settings.addresses.zipf is not None, "sends its flows in turn only"),
+    ("churn", lambda settings: settings.addresses.churn > 0, "keeps its flows: it has no churn"),
+    ("burst", lambda settings: settings.back_to_back > 1, "spaces its frames evenly: it sends no bursts"),
     ("stamp", lambda settings: settings.frames.stamp != "none", "does not stamp frames"),
     ("pieces", lambda settings: settings.xdpgen.alone is not None, "has no piece that works alone"),
     ("file", lambda settings: settings.frames.file is not None, "does not send the frames of a file"),
@@ -289,7 +297,7 @@ def as_words(options: Mapping[str, object]) -> list[str]:
 
 def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
     """Return xdpgen's command in step mode."""
-    s = settings.xdpgen
+    s, flows = settings.xdpgen, settings.addresses
     options = {
         "interface": settings.interface,
         "receive-on": settings.receive_on,
@@ -302,13 +310,17 @@ def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
         "tx-stamp": s.tx_stamp if s.tx_stamp != "software" else None,
         "bind": s.bind if s.bind != "copy" else None,
         "busy-poll": s.busy_poll_us or None,
+        "skew": None if flows.zipf is None else f"zipf:{flows.zipf:g}",
+        "flow-seed": None if flows.zipf is None else flows.flow_seed,
+        "churn": flows.churn or None,
+        "burst": settings.back_to_back if settings.back_to_back > 1 else None,
     }
     arguments = as_words({**options, **traffic_options(settings)})
     flags = ("--no-receive",) * (not s.receive) + ("--need-wakeup",) * s.need_wakeup + ("--whole",) * s.whole
     return [binary, "--step", *flags, *arguments]
 
 
-_BOTH = frozenset({"pace", "stamp", "vlan", "imix", "two ports"})
+_BOTH = frozenset({"pace", "stamp", "vlan", "imix", "two ports", "skew", "churn", "burst"})
 
 # A live frame leaves when its batch ends. One that was reflected natively came back after 0.65 us (p50) in batches of
 # 1, 0.85 of 4, 1.0 to 1.3 of 8, 2.4 of 16, 8 to 10 of 60; the most they reach is 1.1, 2.3, 3.0, 3.0 and 3.7 Mpps.

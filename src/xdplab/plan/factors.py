@@ -103,6 +103,34 @@ def _checked_load(load: object) -> object:
 Load = Annotated[str, BeforeValidator(_checked_load, json_schema_input_type=str)]
 
 
+_ZIPF = re.compile(r"zipf (\d+(?:\.\d+)?)")
+
+
+def zipf_exponent(skew: str) -> float | None:
+    """Return the exponent of a skew by Zipf's law; None if flows take turns. Raises ValueError."""
+    match = _ZIPF.fullmatch(skew)
+    if skew != "uniform" and (match is None or not 0.01 <= float(match[1]) <= 4):
+        raise ValueError(f"{skew!r} is not a skew: write `uniform`, or `zipf S` with an exponent S from 0.01 to 4")
+    return float(match[1]) if match else None
+
+
+def _checked_skew(value: object) -> object:
+    exponent = zipf_exponent(str(value))
+    return "uniform" if exponent is None else f"zipf {exponent:g}"
+
+
+def _per_second(value: object) -> object:
+    match = re.fullmatch(r"(\d+)/s", value) if isinstance(value, str) else None
+    return int(match[1]) if match else value
+
+
+_Skew = Annotated[str, Field(pattern=r"^(uniform|zipf [0-9.]+)$")]
+Skew = Annotated[str, BeforeValidator(_checked_skew, json_schema_input_type=_Skew)]
+_Churn = Annotated[int, Field(ge=0, le=1_000_000)]
+_Churned = _Churn | Annotated[str, Field(pattern=r"^[0-9]+/s$")]
+Churn = Annotated[_Churn, BeforeValidator(_per_second, json_schema_input_type=_Churned)]
+
+
 def _word(value: object) -> object:
     """Return an integer of a command as text; refuse a fraction or ``on``, which YAML reads differently."""
     if isinstance(value, bool | float):
@@ -421,7 +449,7 @@ FACTORS: tuple[Factor, ...] = (
            shown=Labels(title="frames", short=lambda v: v[:7], caption="own"),
            form=Form(applies=_own_file)),
     Factor("flows", "traffic", "traffic", Annotated[int, Field(ge=1, le=1 << 20)], 64,
-           "distinct flows the generator cycles through", dtype="int",
+           "flows that the generator sends at a time", dtype="int",
            shown=Labels(full=_plural("flow"), caption="always"),
            form=Form(in_pcap=True)),
     Factor("src_ip", "traffic", "traffic", Address, "198.18.0.1", "source address of the first flow",
@@ -512,6 +540,19 @@ FACTORS: tuple[Factor, ...] = (
            "lookup only: % of the looked-up keys that have an entry", dtype="int",
            shown=Labels(title="hits", short="{} %".format, full="{} % hits".format),
            form=Form(applies=_lookup)),
+    Factor("skew", "traffic", "traffic", Skew, "uniform",
+           "how frames spread over the flows of a queue's sender: uniform (in turn), or zipf S (drawn by the plan's "
+           "seed, the r-th flow in proportion to 1/r^S)",
+           shown=Labels(full=lambda v: "flows in turn" if v == "uniform" else f"flows by {v}"),
+           form=Form(in_pcap=True)),
+    Factor("churn", "traffic", "traffic", Churn, 0,
+           "flows that end in each second, each replaced by a new one with the next addresses", dtype="int",
+           column="churn_per_s",
+           shown=Labels(full="{} new flows a second".format),
+           form=Form(in_pcap=True)),
+    Factor("burst", "traffic", "traffic", Annotated[int, Field(ge=1, le=65536)], 1,
+           "frames that each queue's sender sends back to back; the load is their mean rate", dtype="int",
+           shown=Labels(full="bursts of {}".format)),
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Factor] = {factor.name: factor for factor in FACTORS}

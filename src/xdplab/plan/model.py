@@ -113,8 +113,31 @@ class Points(_given("points", _several)):  # type: ignore[misc]
         return {k: v for k, v in data.items() if not (self.program and k in _WORKLOAD)}
 
 
+def _with_flows_in_one(schema: dict[str, Any]) -> None:
+    of = schema["properties"]
+    parts = {"count": of["flows"].copy(), "skew": of["skew"], "churn": of["churn"]}
+    of["flows"]["anyOf"] = [
+        *of["flows"]["anyOf"],
+        {"type": "object", "properties": parts, "additionalProperties": False},
+    ]
+
+
 class Traffic(_given("traffic", _several)):  # type: ignore[misc]
     """The offered traffic. Lists are factors like those of the points."""
+
+    model_config = ConfigDict(json_schema_extra=_with_flows_in_one)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flows_in_one(cls, given: Any) -> Any:
+        """``flows`` may hold ``skew`` and ``churn``, which are factors like the others."""
+        flows = given.get("flows") if isinstance(given, dict) else None
+        if not isinstance(flows, dict):
+            return given
+        if wrong := [key for key in flows if key not in ("count", "skew", "churn") or key in given]:
+            raise ValueError(f"flows: {wrong[0]}: it has count, skew and churn, each once")
+        rest = {key: value for key, value in given.items() if key != "flows"}
+        return rest | {"flows" if key == "count" else key: value for key, value in flows.items()}
 
 
 class TrialSettings(_Strict):
@@ -153,6 +176,12 @@ class Block(_given("block", _one)):  # type: ignore[misc]
             raise ValueError("directions: a user's program does not know the other port; generated programs do")
         if any(self.points.device):
             raise ValueError("directions: `device` sets the first port only, and two ports would differ")
+        return self
+
+    @model_validator(mode="after")
+    def _bursts_have_a_rate(self) -> Block:
+        if "max" in self.traffic.load and any(burst > 1 for burst in self.traffic.burst):
+            raise ValueError("burst: at `load: max` all frames are back to back: write a rate, or a share of the PDR")
         return self
 
     @model_validator(mode="after")

@@ -7,11 +7,13 @@ import random
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import lcm
 
 from xdplab.deploy.xdp import PortFrame
 from xdplab.formats.pcap import FCS_BYTES, frames_in
 from xdplab.plan import Point
+from xdplab.plan.factors import zipf_exponent
 
 MOST_FRAMES = 32768
 """How many frames are test-run: all of most traces and flows, in a second."""
@@ -42,6 +44,8 @@ def frames_of(point: Point, *, src_mac: str, dst_mac: str, seed: int) -> TestFra
         return TestFrames(tuple(map(PortFrame, point.frame_sizes)), len(point.frame_sizes))
     frame, frames = frame_maker(point, src_mac=src_mac, dst_mac=dst_mac)
     chosen, drawn_by = choose(frames * point.queues, seed)
+    if point.skew != "uniform" and point.program.frames is None:
+        chosen, drawn_by = _drawn(point, frames, seed), seed
     return TestFrames(tuple(PortFrame(frame(n % frames), n // frames) for n in chosen), frames * point.queues, drawn_by)
 
 
@@ -62,6 +66,14 @@ def choose(count: int, seed: int) -> tuple[Sequence[int], int | None]:
     if count <= MOST_FRAMES:
         return range(count), None
     return sorted(random.Random(seed).sample(range(count), MOST_FRAMES)), seed
+
+
+def _drawn(point: Point, frames: int, seed: int) -> list[int]:
+    """Return numbers of frames whose flows have the shares that a trial gives them."""
+    draws, exponent = random.Random(seed), zipf_exponent(point.skew) or 0.0
+    shares = list(accumulate(float(rank) ** -exponent for rank in range(1, point.flows + 1)))
+    flows = draws.choices(range(point.flows), cum_weights=shares, k=min(MOST_FRAMES, frames * point.queues))
+    return [flow + point.flows * draws.randrange(frames * point.queues // point.flows) for flow in flows]
 
 
 def _generated(point: Point, number: int, macs: bytes) -> bytes:

@@ -4,6 +4,7 @@
 #include "afxdp_queue.c"
 
 #include "frame.h"
+#include "session.h"
 
 #include <stdlib.h>
 
@@ -23,10 +24,8 @@ int main(int count, char **arguments) {
     (void)count;
     options_parse(&session.options, 5, none);
     session.streams = 1;
-    session.flows = session.options.flows;
-    session.heads = calloc(session.flows, sizeof(*session.heads));
-    for (unsigned flow = 0; flow < session.flows; flow++)
-        frame_head_fill(&session.heads[flow], &session.options, flow, 1);
+    session_set_flows(&session);
+    queue.flow.count = session.flows.count;
     afxdp.session = &session;
     draw_begin(&queue.stamped, 1, 0, session.options.stamp_every);
     queue.xsk.area = calloc(XSK_FRAMES, XSK_FRAME_BYTES);

@@ -44,9 +44,9 @@ static void get_ready(const char *interface) {
     char *words[] = {"xdpgen", "--interface", (char *)interface, "--stamp", "2", NULL};
 
     options_parse(&session.options, 5, words);
-    session.streams = session.flows = 1;
-    session.heads = calloc(1, sizeof(*session.heads));
-    frame_head_fill(session.heads, &session.options, 0, 1);
+    session.streams = 1;
+    session_set_flows(&session);
+    queue.flow.count = session.flows.count;
     afxdp.session = &session;
     queue.stamped = (struct draw){.state = 1, .left = 1};
 }

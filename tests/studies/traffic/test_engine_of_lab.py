@@ -61,6 +61,24 @@ def test_a_plan_has_an_engine_of_the_labs_generator(
         checked(smoke(engine=engines), place, monkeypatch)
 
 
+@pytest.mark.parametrize(
+    ("traffic", "words"),
+    [
+        ({"load": ["2kpps"], "burst": [50]}, None),
+        ({"load": ["2kpps"], "burst": [200]}, r"burst: 200: at 2kpps a window has 5\.0 of them"),
+        ({"load": ["20%"], "burst": [200]}, None),  # of a rate that is not known yet
+        ({"load": ["2kpps"], "burst": [1]}, None),
+    ],
+)
+def test_a_window_has_bursts_for_a_mean_rate(
+    traffic: dict[str, Any], words: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = smoke(**traffic)
+    plan = plan.model_copy(update={"trial": plan.trial.model_copy(update={"window_s": 0.5})})
+    with pytest.raises(PlanError, match=words) if words else nullcontext():
+        checked(plan, GeneratorPlace(), monkeypatch)
+
+
 def test_a_metric_of_a_plan_has_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     named = load_plan(shipped("plans") / "smoke.yaml").to_yaml() + "metrics: [{name: ipc, argv: [uptime]}]\n"
     with pytest.raises(PlanError, match="ipc is a column already"):

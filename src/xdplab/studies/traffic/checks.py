@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +20,9 @@ from xdplab.studies.traffic.session import queue_ends
 from xdplab.studies.traffic.turns import PLAN_LAB
 
 columns = lazy("xdplab.studies.traffic.columns")
+
+LEAST_BURSTS = 20
+"""In a window, which begins with one: then its mean rate is the one asked for within 5 %."""
 
 
 def check_plan(plan: Plan, lab: Lab, name: str = PLAN_LAB) -> None:
@@ -49,6 +53,7 @@ def check_plan(plan: Plan, lab: Lab, name: str = PLAN_LAB) -> None:
     require_small_frames({point.program.frames for point in points if point.program.frames}, lab)
     for point in points:
         _check_frames(point)
+        _check_bursts(point, plan.trial.window_s)
         require_in_plans(dict(point.device))
         if point.queues > most:
             raise PlanError(f"queues: {point.queues} is more than {lab.dut_interface} can have: {most}")
@@ -105,6 +110,15 @@ def _usual_traffic(engines: Mapping[str, Capabilities]) -> str:
     lacks = (("pace", "load: max"), ("stamp", "stamp: none"))
     parts = (f"engine: {engine}", *(word for name, word in lacks if name not in able.can), able.own_addresses)
     return ", ".join(filter(None, parts))
+
+
+def _check_bursts(point: Point, window_s: float) -> None:
+    bursts = (point.rate_pps or math.inf) * window_s / (point.burst * point.queues * point.ways)
+    if point.burst > 1 and bursts < LEAST_BURSTS:
+        raise PlanError(
+            f"burst: {point.burst}: at {point.load} a window has {bursts:.1f} of them, too few for that mean rate",
+            remedy=f"`window_s` or a load with which each queue sends {LEAST_BURSTS}, or a smaller burst",
+        )
 
 
 def _check_frames(point: Point) -> None:

@@ -16,6 +16,7 @@ from xdplab.generators.adapter import Addresses, Frames, XdpgenSettings
 from xdplab.labs import Lab
 from xdplab.labs.base import turned
 from xdplab.plan import Point
+from xdplab.plan.factors import zipf_exponent
 from xdplab.studies.test_frames import vlan_of
 from xdplab.studies.traffic.pdr import offered_rate
 from xdplab.studies.traffic.prepare import TrialContext
@@ -122,6 +123,7 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
         cpus=sending_cpus(lab, point),
         batch=_batch(context, point),
         rate_pps=offered_rate(point, context.pdr, context.link),
+        back_to_back=point.burst,
         settle_s=context.plan.trial.settle_s,
         run_id=context.run_id[:RUN_ID_DIGITS],
         frames=Frames(
@@ -134,6 +136,9 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
         ),
         addresses=Addresses(
             flows=point.flows,
+            zipf=zipf_exponent(point.skew),
+            flow_seed=context.plan.seed,
+            churn=point.churn,
             src_mac=lab.tg_mac,
             dst_mac=lab.dut_mac,
             src_ip=point.src_ip,

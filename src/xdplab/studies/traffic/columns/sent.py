@@ -156,6 +156,9 @@ SENT: tuple[Column[TrialSource], ...] = (
     Column("rx_by_size", "json", "count",
            "frames of several sizes (IMIX): rx_packets by size, a JSON object: bytes with FCS to frames",
            partial(_by_size, name="rx_by_size")),
+    Column("rx_flows", "int", "count",
+           "different flows among rx_packets; a new flow in the place of one that ended counts anew",
+           _reported("rx_flows", NO_RECEIVER)),
     Column("drained_packets", "int", "count",
            "those of rx_packets that arrived after the window had ended: frames that were still in rings. Rates do not "
            "include them",
