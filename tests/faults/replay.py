@@ -107,7 +107,10 @@ class Replay:
     def __init__(self, record: Record, folder: Path) -> None:
         self.record, self.folder = record, folder
         self._lab: Any = SimpleNamespace(
-            name="netns", arrangement="shared", lock=lambda who=None, steal=False: nullcontext()
+            name="netns",
+            arrangement="shared",
+            generator=SimpleNamespace(by_dpdk=False),
+            lock=lambda who=None, steal=False: nullcontext(),
         )
         self._way = runs.TrafficMethod(self._session, patient=False)
         runs.host_states = lambda lab, when: record.state  # type: ignore[attr-defined]

@@ -96,7 +96,7 @@ def test_labs_that_prepare_a_program_at_once_do_not_read_each_others_images(
     point = next(p for p in points_of(parse_plan({"name": "t", "blocks": [{"points": {"accesses": 1}}]}), "shared")
                  if p.program.accesses)  # fmt: skip
     tools: Any = SimpleNamespace(xdpload="xdpload")
-    (found,) = prepare.prepare_programs(lab, run, tools, [point]).values()
+    (found,) = prepare.prepare_programs(lab, run, lambda: tools, [point]).values()
     assert found.work["kernel"].missing == "mine"
     kept = run.program_dir(found.built.hash)
     assert (kept / "xlated.bin").read_bytes() == b"mine"

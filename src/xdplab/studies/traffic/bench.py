@@ -43,7 +43,7 @@ class TrialBench(TrafficSession):
             raise UnsupportedError("directions: a search knows one port only", remedy="`directions: back`")
         context = self._context
         if trial.point.program not in context.programs:
-            context.programs = {**context.programs, **self._prepared([trial.point], context.tools)}
+            context.programs = {**context.programs, **self._prepared([trial.point], lambda: context.tools)}
         prepared = context.programs[trial.point.program]
         record_setup(context, trial, facts)
         require_way_back(context.lab, trial.point)

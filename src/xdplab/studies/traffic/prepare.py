@@ -134,9 +134,9 @@ def native_dir(lab: Lab) -> str:
 
 
 def prepare_programs(
-    lab: Lab, run: RunDirectory, tools: Tools, points: Iterable[Point], *, retries: int = 0
+    lab: Lab, run: RunDirectory, tools: Callable[[], Tools], points: Iterable[Point], *, retries: int = 0
 ) -> dict[ProgramFactors, Prepared]:
-    """Build, prove and load every program of ``points`` before any is measured.
+    """Build, prove and load every program of ``points`` before any is measured. Only what is built needs ``tools``.
 
     A tool that dies on its host is started again, up to ``retries`` times per program. Raises ProgramError with
     the compiler's or the verifier's message, or because a proof found another N.
@@ -192,13 +192,15 @@ def _load_and_prove(lab: Lab, tools: Tools, built: BuiltProgram, folder: str) ->
         ) from None
 
 
-def _prepare(lab: Lab, run: RunDirectory, tools: Tools, factors: ProgramFactors, points: Sequence[Point]) -> Prepared:
+def _prepare(
+    lab: Lab, run: RunDirectory, tools: Callable[[], Tools], factors: ProgramFactors, points: Sequence[Point]
+) -> Prepared:
     require_content(factors)
     try:
         built = build(program_of(factors), cache_directory())
         with tempfile.TemporaryDirectory(prefix="xdplab-program-") as scratch:
             alone = built.alone(Path(scratch))
-            load, on_dut, work = _prepare_alone(lab, run, tools, alone, points)
+            load, on_dut, work = _prepare_alone(lab, run, tools(), alone, points)
             if (counting := alone.directory / COUNTING).is_file():
                 built.add(COUNTING, counting.read_bytes())
     except ProgramError as error:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -129,14 +131,18 @@ class InLab:
         ids = set(read_state(folder).owed)
         owed = [trial for trial in trials if trial.trial_id in ids]
         with ExitStack() as held:
+            meanwhile = held.enter_context(ThreadPoolExecutor(1))
             labs = held.enter_context(labs_of([trial.point for trial in owed], self.lab)) or {PLAN_LAB: self.lab}
             for trial in owed:
                 require_machines(trial.point.arrangement, labs[trial.point.lab])
             for lab in labs.values():
                 held.enter_context(lab.lock(words_of(folder), steal=self.steal))
             hosts = SessionRecord(folder)
-            _ask(hosts, "before", labs)
+            before = meanwhile.submit(copy_context().run, _ask, hosts, "before", labs)
+            if any(lab.generator.by_dpdk for lab in labs.values()):
+                before.result()  # a session takes the port that they describe
             with sessions_in(labs, owed, lambda lab, turn: method.session(lab, folder, plan, turn)) as session_of:
+                before.result()
                 maker.await_loaded(folder.path)
                 stop = race.OpenEnded(folder, plan, trials) if plan.open_ended else None
                 policy = Policy(method.retries(plan), method.pause_s(plan), stop)

@@ -148,7 +148,7 @@ class TrafficSession:
             stack.callback(self._unthrottled.close)
             with ThreadPoolExecutor() as meanwhile, step("building tools and programs"):
                 tools = meanwhile.submit(build_tools, self._lab, points)
-                programs = meanwhile.submit(lambda: self._all_prepared(tools.result()))
+                programs = meanwhile.submit(self._all_prepared, tools.result)
                 way_out = meanwhile.submit(refuse_way_out, self._lab.dut, ports, points)
                 list(meanwhile.map(lambda held: held.take(), self._held))
                 way_out.result()
@@ -230,10 +230,10 @@ class TrafficSession:
         planned = next(self._run.journal.events("planned")).get("arrangement", self._lab.arrangement)
         return {b: a for b, a in rivals(self._plan, planned).items() if b in sliced}
 
-    def _all_prepared(self, tools: Tools) -> dict[ProgramFactors, Prepared]:
+    def _all_prepared(self, tools: Callable[[], Tools]) -> dict[ProgramFactors, Prepared]:
         return self._prepared([*(trial.point for trial in self._trials), *self._rivals().values()], tools)
 
-    def _prepared(self, points: Sequence[Point], tools: Tools) -> dict[ProgramFactors, Prepared]:
+    def _prepared(self, points: Sequence[Point], tools: Callable[[], Tools]) -> dict[ProgramFactors, Prepared]:
         return prepare_programs(self._lab, self._run, tools, points, retries=self._plan.trial.retries)
 
     def enter_block(self, trials: Sequence[Trial]) -> None:
@@ -404,7 +404,7 @@ class TrafficSession:
         if booted:
             tools = build_tools(self._lab, [trial.point for trial in self._trials])
             self._context = replace(
-                self._made_context(tools, lambda: self._all_prepared(tools)), alone=self._context.alone
+                self._made_context(tools, lambda: self._all_prepared(lambda: tools)), alone=self._context.alone
             )
         self._set_block()
         return booted, round(time.monotonic() - began, 3)
