@@ -6,15 +6,20 @@ import io
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
-
-from elftools.common.exceptions import ELFError
-from elftools.construct import ConstructError
-from elftools.elf.elffile import ELFFile
-from elftools.elf.relocation import RelocationSection
-from elftools.elf.sections import SymbolTableSection
+from typing import TYPE_CHECKING, TypeVar
 
 from xdplab.errors import ProgramError, XdplabError
+from xdplab.lazy import lazy
+
+if TYPE_CHECKING:
+    from elftools import construct
+    from elftools.common import exceptions
+    from elftools.elf import elffile, sections
+    from elftools.elf import relocation as relocations
+else:  # who reads tables reads no object
+    construct, exceptions = lazy("elftools.construct"), lazy("elftools.common.exceptions")
+    elffile, sections = lazy("elftools.elf.elffile"), lazy("elftools.elf.sections")
+    relocations = lazy("elftools.elf.relocation")
 
 T = TypeVar("T")
 INSN_BYTES = 8
@@ -101,24 +106,17 @@ def section_of(data: bytes, name: str) -> bytes:
     return _reading(data, lambda reader: reader.section(name))
 
 
-DAMAGED = (
-    ELFError,
-    ConstructError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
-"""What pyelftools raises: a file that was cut, or has other bytes, breaks it anywhere."""
+def damages() -> tuple[type[Exception], ...]:
+    """Return what pyelftools raises: a file that was cut, or has other bytes, breaks it anywhere."""
+    usual = ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError
+    return exceptions.ELFError, construct.ConstructError, *usual
 
 
 def _reading(data: bytes, ask: Callable[[_Reader], T]) -> T:
     if data[:4] != b"\x7fELF":
         raise ProgramError("this is no BPF object: it is no ELF file", remedy="compile it with `clang -target bpf -c`")
     try:
-        elf = ELFFile(io.BytesIO(data))
+        elf = elffile.ELFFile(io.BytesIO(data))
         if elf["e_machine"] == "EM_BPF" and not elf.little_endian:
             raise ProgramError(
                 "this is a big-endian BPF object",
@@ -129,17 +127,17 @@ def _reading(data: bytes, ask: Callable[[_Reader], T]) -> T:
         return ask(_Reader(elf))
     except XdplabError:
         raise
-    except DAMAGED as error:
+    except damages() as error:
         message = str(error) or type(error).__name__
         raise ProgramError(f"this is no whole BPF object: {message}", remedy="copy it again, or compile it") from None
 
 
 class _Reader:
-    def __init__(self, elf: ELFFile) -> None:
+    def __init__(self, elf: elffile.ELFFile) -> None:
         self.elf = elf
         self.sections = list(elf.iter_sections())
         self.names = [part.name for part in self.sections]
-        table = next((part for part in self.sections if isinstance(part, SymbolTableSection)), None)
+        table = next((part for part in self.sections if isinstance(part, sections.SymbolTableSection)), None)
         self.symbols = list(table.iter_symbols()) if table else []
 
     def image(self, section: str, function: str | None, *, several: bool) -> Image:
@@ -179,7 +177,7 @@ class _Reader:
         return {
             self.symbols[one["r_info_sym"]].name
             for part in self.sections
-            if isinstance(part, RelocationSection) and self.names[part["sh_info"]] == ".maps"
+            if isinstance(part, relocations.RelocationSection) and self.names[part["sh_info"]] == ".maps"
             for one in part.iter_relocations()
         }
 
@@ -242,7 +240,7 @@ class _Reader:
         """Resolve a section's references; of the main one, only those from byte ``main[0]`` to ``main[1]``."""
         wanted = self.names.index(name)
         for part in self.sections:
-            if not isinstance(part, RelocationSection) or part["sh_info"] != wanted:
+            if not isinstance(part, relocations.RelocationSection) or part["sh_info"] != wanted:
                 continue
             for relocation in part.iter_relocations():
                 if name != ".text" and not main[0] <= relocation["r_offset"] < main[1]:

@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 
 from xdplab.errors import PlanError
 from xdplab.programs.build import build
-from xdplab.programs.image import DAMAGED
+from xdplab.programs.image import damages
 from xdplab.programs.spec import ProgramSpec
 from xdplab.studies.verifier.generated import Compiler, Member, compile_object, source
 
@@ -80,7 +80,7 @@ def may_hold_program(content: bytes) -> bool:
     """
     try:
         sections = [section.header for section in ELFFile(io.BytesIO(content)).iter_sections()]
-    except DAMAGED:
+    except damages():
         return True
     return not sections or any(one.sh_flags & SH_FLAGS.SHF_EXECINSTR and one.sh_size for one in sections)
 
