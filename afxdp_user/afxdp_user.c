@@ -135,7 +135,7 @@ int main(int argc, char **argv) {
 
     prepare_process(&application);
     workload_open(&application.workload, options->workload, options->init);
-    redirect_load(&application.redirect, options->interface);
+    redirect_load(&application.redirect, options->interface, options->frags);
     open_queues(&application);
     int refused = start_queues(&application);
     redirect_attach(&application.redirect, options->interface, options->native);

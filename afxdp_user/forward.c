@@ -7,6 +7,7 @@
 #include <linux/if_ether.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -14,6 +15,7 @@
 
 #define RECYCLE_MS 1
 #define RETRY_NS 50000
+#define MOST_PARTS 18 // of a frame: the kernel has MAX_SKB_FRAGS (17) behind the first
 
 static void add(uint64_t *counter, uint64_t count) {
     __atomic_store_n(counter, *counter + count, __ATOMIC_RELAXED); // one thread writes, others read
@@ -72,29 +74,75 @@ static bool is_test_frame(const struct queue *queue, const unsigned char *data, 
     return has_marks(queue, data, bytes);
 }
 
-static unsigned long work(struct queue *queue, const struct xdp_desc *frame) {
-    unsigned char *data = xsk_umem__get_data(queue->socket.frames, frame->addr);
-    if (queue->sizes.largest && !is_test_frame(queue, data, frame->len))
+static unsigned char *data_of(const struct queue *queue, const struct xdp_desc *part) {
+    return xsk_umem__get_data(queue->socket.frames, part->addr);
+}
+
+static const struct xdp_desc *part_at(struct queue *queue, unsigned at) {
+    return xsk_ring_cons__rx_desc(&queue->socket.rx, at);
+}
+
+// Copies a frame's parts together, or the frame back into its parts.
+static void gather(struct queue *queue, unsigned from, unsigned parts, bool back) {
+    unsigned char *whole = queue->whole;
+    for (unsigned i = 0; i < parts; i++) {
+        const struct xdp_desc *part = part_at(queue, from + i);
+        memcpy(back ? data_of(queue, part) : whole, back ? whole : data_of(queue, part), part->len);
+        whole += part->len;
+    }
+}
+
+// The length of the frame that begins there; sets the number of its parts.
+static uint32_t measure(struct queue *queue, unsigned from, unsigned *parts) {
+    uint32_t bytes = part_at(queue, from)->len;
+    for (*parts = 1; part_at(queue, from + *parts - 1)->options & CONTINUED; ++*parts)
+        bytes += part_at(queue, from + *parts)->len;
+    return bytes;
+}
+
+// Returns the number of the frame's descriptors.
+static unsigned work(struct queue *queue, unsigned from) {
+    unsigned parts;
+    const uint32_t bytes = measure(queue, from, &parts);
+    unsigned char *data = data_of(queue, part_at(queue, from));
+    const bool copied = parts > 1 && queue->workload->reads_frame;
+    if (queue->sizes.largest && !is_test_frame(queue, data, bytes))
         add(&queue->foreign, 1);
-    return queue->workload->run(queue->state, data, frame->len);
+    if (copied)
+        gather(queue, from, parts, false);
+    queue->sum += queue->workload->run(queue->state, copied ? queue->whole : data, bytes);
+    if (copied)
+        gather(queue, from, parts, true);
+    return parts;
+}
+
+// Takes descriptors of whole frames: one whose end is not among them waits for the next turn. Returns their
+// number.
+static unsigned take(struct queue *queue, unsigned *from) {
+    struct xsk_ring_cons *rx = &queue->socket.rx;
+    const unsigned most = queue->batch + (queue->frags ? MOST_PARTS : 0);
+    unsigned count = xsk_ring_cons__peek(rx, most, from), kept = count;
+    while (kept && part_at(queue, *from + kept - 1)->options & CONTINUED)
+        kept--;
+    rx->cached_cons -= count - kept;
+    return kept;
 }
 
 // Takes up to a batch of frames, runs the workload on them in place, and queues them for sending. Returns
-// their number.
+// the number of their descriptors.
 static unsigned turn_round(struct queue *queue) {
     struct socket *socket = &queue->socket;
-    unsigned from, to = 0;
-    unsigned count = xsk_ring_cons__peek(&socket->rx, queue->batch, &from);
+    unsigned from, to = 0, frames = 0;
+    unsigned count = take(queue, &from);
     if (!count)
         return 0;
     xsk_ring_prod__reserve(&socket->tx, count, &to); // never fails: the ring has room for all frames
-    for (unsigned i = 0; i < count; i++) {
-        const struct xdp_desc *frame = xsk_ring_cons__rx_desc(&socket->rx, from + i);
-        queue->sum += work(queue, frame);
-        *xsk_ring_prod__tx_desc(&socket->tx, to + i) =
-            (struct xdp_desc){.addr = frame->addr, .len = frame->len};
-    }
-    add(&queue->received, count); // before they can be sent: no reader sees more sent than received
+    for (unsigned i = 0; i < count; frames++)
+        i += work(queue, from + i);
+    for (unsigned i = 0; i < count; i++)
+        *xsk_ring_prod__tx_desc(&socket->tx, to + i) = *part_at(queue, from + i);
+    queue->lent += count;
+    add(&queue->received, frames); // before they can be sent: no reader sees more sent than received
     xsk_ring_prod__submit(&socket->tx, count);
     xsk_ring_cons__release(&socket->rx, count);
     return count;
@@ -134,7 +182,7 @@ static void sleep_for_frames(struct queue *queue) {
     struct pollfd events[] = {{.fd = queue->socket.fd, .events = POLLIN},
                               {.fd = queue->stop_event, .events = POLLIN}};
     add(&queue->polls, 1);
-    poll(events, 2, queue->recycled < queue->received ? RECYCLE_MS : -1);
+    poll(events, 2, queue->recycled < queue->lent ? RECYCLE_MS : -1);
 }
 
 static void wait_for_frames(struct queue *queue) {
@@ -172,7 +220,14 @@ void queue_open(struct queue *queue, const struct options *options, unsigned ind
     queue->sizes = options->sizes;
     queue->layout = frame_layout(options->vlan, options->ip_version);
     queue->state = workload_state(queue->workload, index);
-    socket_open(&queue->socket, options->interface, index, options->zerocopy);
+    queue->frags = options->frags;
+    queue->whole = malloc(MOST_PARTS * FRAME_BYTES);
+    if (!queue->whole)
+        fail("workload", ENOMEM, NULL, "no memory for a whole frame");
+    socket_open(&queue->socket, &(struct binding){.interface = options->interface,
+                                                  .queue = index,
+                                                  .zerocopy = options->zerocopy,
+                                                  .frags = options->frags});
 }
 
 int queue_start(struct queue *queue, unsigned fifo) {
@@ -197,9 +252,10 @@ int queue_error(const struct queue *queue) {
 }
 
 struct queue_counts queue_count(const struct queue *queue) {
-    unsigned pending = unsent(&queue->socket);
-    uint64_t foreign = load(&queue->foreign); // before `received`, of which it is a part
+    uint64_t pending = unsent(&queue->socket); // in descriptors: a frame may have several
+    uint64_t foreign = load(&queue->foreign);  // before `received`, of which it is a part
     uint64_t received = load(&queue->received);
+    pending = pending < received ? pending : received;
     uint64_t dropped = load(&queue->refused) + socket_statistics(&queue->socket).tx_invalid_descs;
     return (struct queue_counts){.rx = received,
                                  .foreign = foreign,

@@ -20,10 +20,13 @@ struct queue {
     struct frame_layout layout;
     const struct workload *workload;
     void *state;
-    unsigned long sum; // of the workload's results, so that the compiler cannot remove the work
+    bool frags;           // frames may have several descriptors
+    unsigned char *whole; // where such a frame is put together for a workload that reads all of it
+    unsigned long sum;    // of the workload's results, so that the compiler cannot remove the work
 
     // Written by the queue's thread only.
     uint64_t received;
+    uint64_t lent;     // descriptors given to be sent
     uint64_t recycled; // sent and free again
     uint64_t foreign;  // received frames that are not test frames; sent back too
     uint64_t refused;  // taken by the kernel, then dropped by the driver

@@ -24,13 +24,15 @@ static const struct option_row ROWS[] = {
     {"batch", "N", "64", option_unsigned, AT(batch), 1, FRAMES, "most frames taken from the ring at a time"},
     {"run-id", "HEX", "0", option_run_id, AT(run_id), 0, 0,
      "run id of the generator's test frames (with --frame-bytes)"},
-    {"frame-bytes", "BYTES[,BYTES]", NULL, option_frame_sizes, AT(sizes), 64, 1518,
+    {"frame-bytes", "BYTES[,BYTES]", NULL, option_frame_sizes, AT(sizes), 64, MOST_FRAME_BYTES,
      "size or sizes of the test frames, FCS included: count frames that are not test frames (default: no "
      "check)"},
     {"vlan", "ID|none", "none", option_vlan, AT(vlan), 0, 4094,
      "VLAN tag of the test frames (with --frame-bytes)"},
     {"ip-version", "4|6", "4", option_ip_version, AT(ip_version), 4, 6,
      "IP version of the test frames (with --frame-bytes)"},
+    {"frags", NULL, NULL, option_flag, AT(frags), 0, 0,
+     "take and send frames in several descriptors too (XDP_USE_SG, Linux 6.6)"},
     {"busy", NULL, NULL, option_flag, AT(busy), 0, 0, "spin instead of sleeping in poll()"},
 };
 

@@ -19,6 +19,7 @@ struct options {
     unsigned fifo;        // real-time priority; 0: none requested
     unsigned batch;
     bool busy;
+    bool frags;               // frames of several descriptors
     unsigned run_id;          // of the test frames
     struct frame_sizes sizes; // of the test frames; count 0: frames are not checked
     unsigned vlan;            // of the test frames; NO_VLAN: no tag

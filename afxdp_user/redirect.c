@@ -14,7 +14,11 @@
 
 extern const char embedded_redirect_start[], embedded_redirect_end[];
 
-void redirect_load(struct redirect *redirect, const char *interface) {
+static struct bpf_program *program_of(const struct redirect *redirect) {
+    return bpf_object__find_program_by_name(redirect->object, "xdplab_redirect");
+}
+
+void redirect_load(struct redirect *redirect, const char *interface, bool frags) {
     redirect->link_fd = -1;
     redirect->ifindex = if_nametoindex(interface);
     if (!redirect->ifindex)
@@ -23,6 +27,8 @@ void redirect_load(struct redirect *redirect, const char *interface) {
         bpf_object__open_mem(embedded_redirect_start, embedded_redirect_end - embedded_redirect_start, NULL);
     if (!redirect->object)
         fail("open", errno, refusal_words(), "the redirecting program cannot be read");
+    if (frags)
+        bpf_program__set_flags(program_of(redirect), BPF_F_XDP_HAS_FRAGS);
     int error = bpf_object__load(redirect->object);
     if (error)
         fail("load", -error, refusal_words(), "the kernel refuses %s%s: %s",
@@ -30,8 +36,7 @@ void redirect_load(struct redirect *redirect, const char *interface) {
              refusal_compiler(embedded_redirect_start, embedded_redirect_end - embedded_redirect_start),
              strerror(-error));
     redirect->map_fd = bpf_object__find_map_fd_by_name(redirect->object, "sockets");
-    redirect->program_fd =
-        bpf_program__fd(bpf_object__find_program_by_name(redirect->object, "xdplab_redirect"));
+    redirect->program_fd = bpf_program__fd(program_of(redirect));
 }
 
 void redirect_add(const struct redirect *redirect, unsigned queue, int socket_fd) {

@@ -18,7 +18,8 @@ struct redirect {
     const char *mode_obtained;
 };
 
-void redirect_load(struct redirect *redirect, const char *interface);
+// `frags`: its program takes frames in several buffers.
+void redirect_load(struct redirect *redirect, const char *interface, bool frags);
 void redirect_add(const struct redirect *redirect, unsigned queue, int socket_fd);
 
 // Attaches in exactly the requested mode. A program that is already attached is an error, which names its id.

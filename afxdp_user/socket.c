@@ -17,6 +17,8 @@
 // More than all frames in flight need: the socket's send buffer must never delay a frame.
 #define SEND_BUFFER (FRAMES * 4096)
 
+#define USE_SG (1 << 4) // Linux 6.6
+
 #define UMEM_BYTES ((size_t)FRAMES * FRAME_BYTES)
 
 static void create_umem(struct socket *socket) {
@@ -28,24 +30,27 @@ static void create_umem(struct socket *socket) {
         fail("umem", -error, refusal_words(), "the frames cannot be registered: %s", strerror(-error));
 }
 
-static int bind_queue(struct socket *socket, const char *interface, unsigned queue, bool zerocopy) {
+static int bind_queue(struct socket *socket, const struct binding *binding) {
     const struct xsk_socket_config config = {
         .rx_size = FRAMES,
         .tx_size = FRAMES,
         .libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
-        .bind_flags = (zerocopy ? XDP_ZEROCOPY : XDP_COPY) | XDP_USE_NEED_WAKEUP,
+        .bind_flags = (binding->zerocopy ? XDP_ZEROCOPY : XDP_COPY) | XDP_USE_NEED_WAKEUP |
+                      (binding->frags ? USE_SG : 0),
     };
-    return -xsk_socket__create(&socket->xsk, interface, queue, socket->umem, &socket->rx, &socket->tx,
-                               &config);
+    return -xsk_socket__create(&socket->xsk, binding->interface, binding->queue, socket->umem, &socket->rx,
+                               &socket->tx, &config);
 }
 
-static void bind_patiently(struct socket *socket, const char *interface, unsigned queue, bool zerocopy) {
+static void bind_patiently(struct socket *socket, const struct binding *binding) {
     const uint64_t began = now_ns();
     int error;
-    while ((error = bind_queue(socket, interface, queue, zerocopy))) {
+    while ((error = bind_queue(socket, binding))) {
         if (error != EBUSY || nobody_commands() || !let_go_wait(began, LET_GO_QUEUE_NS))
-            fail("bind", error, refusal_words(), "queue %u of %s does not bind with %s: %s", queue, interface,
-                 zerocopy ? "zerocopy" : "copy", strerror(error));
+            fail("bind", error, refusal_words(), "queue %u of %s does not bind with %s%s: %s", binding->queue,
+                 binding->interface, binding->zerocopy ? "zerocopy" : "copy",
+                 binding->frags ? " and several descriptors a frame (XDP_USE_SG, Linux 6.6)" : "",
+                 strerror(error));
         xsk_umem__delete(socket->umem); // a umem of libxdp serves one try only
         create_umem(socket);
     }
@@ -75,13 +80,13 @@ static void give_all_frames(struct socket *socket) {
     xsk_ring_prod__submit(&socket->fill, count);
 }
 
-void socket_open(struct socket *socket, const char *interface, unsigned queue, bool zerocopy) {
+void socket_open(struct socket *socket, const struct binding *binding) {
     socket->frames =
         mmap(NULL, UMEM_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (socket->frames == MAP_FAILED)
         fail("umem", errno, refusal_words(), "no memory for %zu bytes of frames", UMEM_BYTES);
     create_umem(socket);
-    bind_patiently(socket, interface, queue, zerocopy);
+    bind_patiently(socket, binding);
     raise_limits(socket);
     read_back(socket);
     give_all_frames(socket);

@@ -24,7 +24,17 @@ struct socket {
     bool zerocopy; // as obtained
 };
 
-void socket_open(struct socket *socket, const char *interface, unsigned queue, bool zerocopy);
+// How to bind it, as asked for.
+struct binding {
+    const char *interface;
+    unsigned queue;
+    bool zerocopy;
+    bool frags; // a frame may have several descriptors, all but its last with CONTINUED
+};
+
+#define CONTINUED (1 << 0) // XDP_PKT_CONTD of Linux 6.6
+
+void socket_open(struct socket *socket, const struct binding *binding);
 
 // Frees the queue at once; the kernel would do it at the end of the process.
 void socket_close(struct socket *socket);

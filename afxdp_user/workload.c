@@ -63,6 +63,7 @@ void workload_open(struct workload *workload, const char *library, const char *i
         fail("workload", EINVAL, NULL, "%s", dlerror());
     workload->run =
         (unsigned long (*)(void *, unsigned char *, unsigned))symbol(handle, path, "xdplab_workload");
+    workload->reads_frame = dlsym(handle, "xdplab_reads_frame");
     workload->state_bytes = *(const unsigned long *)symbol(handle, path, "xdplab_state_bytes");
     if (init)
         read_init(workload, init);

@@ -16,7 +16,8 @@ pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 TRAFFIC = "{engine: afxdp, load: 2kpps, ip_version: 6}"
 SIZES = f"""
-  - points: {{mode: [native, generic], frame_bytes: [1518, 3524, 9216], workload: packet, op: write, accesses: 9300}}
+  - points: {{mode: [native, generic, af_xdp], frame_bytes: [1518, 3524, 9216], workload: packet, op: write,
+             accesses: 9300}}
     traffic: {TRAFFIC}
 """
 
@@ -30,11 +31,12 @@ def test_each_frame_of_any_size_comes_back_and_the_mtu_is_as_it_was(lab: Lab, la
     """The receiver checks the UDP checksum over the whole frame; the program has written each byte of it."""
     run = run_of(lab_name, tmp_path, plan(SIZES))
     trials = trials_of(run)
-    assert len(trials) == 12  # each with its baseline
+    assert len(trials) == 18  # each with its baseline
     assert trials["verdict"].eq("valid").all(), trials["reason"].tolist()
     for column in ("dut_rx_packets", "rx_packets"):
         assert trials[column].eq(trials["tx_packets"]).all(), column
     assert trials["foreign_packets"].eq(0).all()
+    assert trials.loc[trials["mode"] == "af_xdp", "dut_foreign_packets"].eq(0).all()
     assert set(zip(trials["frame_bytes"], trials["frags"], strict=True)) == {(1518, "off"), (3524, "off"), (9216, "on")}
     for trial, size in zip(trials["trial_id"], trials["frame_bytes"], strict=True):
         settings = json.loads((run / f"raw/{trial}/1/applied.json").read_text())["settings"]
@@ -59,6 +61,8 @@ def test_ctrl_c_brings_the_mtu_back(lab: Lab, lab_name: str, tmp_path: Path) -> 
 REFUSED = f"""
   - points: {{mode: native, frame_bytes: 9000, frags: false}}
     traffic: {TRAFFIC}
+  - points: {{mode: af_xdp, xsk_attach: [native, generic], frame_bytes: 9000, frags: false}}
+    traffic: {TRAFFIC}
   - points: {{mode: native, frame_bytes: 9000, device: [{{link.mtu: 5000}}]}}
     traffic: {TRAFFIC}
   - points: {{mode: native, frame_bytes: 9000}}
@@ -74,12 +78,24 @@ def test_what_is_impossible_is_unsupported_in_the_kernels_own_words(lab_name: st
     (tmp_path / "buffers.bpf.c").write_text(text.replace('SEC("xdp")', 'SEC("xdp.frags")'))
     trials = measured(lab_name, tmp_path, plan(REFUSED))
     reasons = {
-        (row["program_name"], row["mode"], row["frags"], row["engine"], row["device"]): (row["verdict"], row["reason"])
+        (
+            row["program_name"],
+            row["xsk_attach"] or row["mode"],
+            row["frags"],
+            row["engine"],
+            row["device"],
+            row["mode"],
+        ): (
+            row["verdict"],
+            row["reason"],
+        )
         for row in trials.to_dict("records")
     }
     too_large = "Peer MTU is too large to set XDP"
-    for (program, mode, frags, engine, device), (verdict, reason) in reasons.items():
-        if (program, mode) == ("back.bpf.c", "native") or frags == "off":
+    for (program, attach, frags, engine, device, _), (verdict, reason) in reasons.items():
+        if (attach, frags) == ("generic", "off"):
+            assert (verdict, "one descriptor a frame" in reason) == ("unsupported", True), reason
+        elif (program, attach) == ("back.bpf.c", "native") or frags == "off":
             assert (verdict, too_large in reason) == ("unsupported", True), reason
         elif engine == "live":
             assert (verdict, "engine afxdp sends larger ones" in reason) == ("unsupported", True), reason
@@ -87,4 +103,4 @@ def test_what_is_impossible_is_unsupported_in_the_kernels_own_words(lab_name: st
             assert (verdict, "link.mtu below 8982" in reason) == ("unsupported", True), reason
         else:
             assert verdict == "valid", reason
-    assert len(reasons) == 7
+    assert len(reasons) == 9

@@ -24,7 +24,7 @@ class AfxdpRequest:
     """The options of afxdp_user. Paths are on the host; ``fifo`` is a real-time priority, ``busy`` spins.
 
     With ``frame_bytes`` (FCS included) it counts the frames that are not test frames of these sizes, ``vlan``,
-    ``ip_version`` and ``run_id``.
+    ``ip_version`` and ``run_id``. With ``frags`` a frame may have several descriptors.
     """
 
     interface: str
@@ -41,6 +41,7 @@ class AfxdpRequest:
     frame_bytes: tuple[int, ...] = ()
     vlan: int | None = None
     ip_version: int = 4
+    frags: bool = False
 
     def argv(self, binary: str) -> list[str]:
         """Return the command line."""
@@ -60,7 +61,7 @@ class AfxdpRequest:
             "--ip-version": None if self.ip_version == 4 else self.ip_version,
         }
         words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
-        return [binary, *words, *(["--busy"] if self.busy else [])]
+        return [binary, *words, *["--busy"] * self.busy, *["--frags"] * self.frags]
 
 
 @dataclass(frozen=True)

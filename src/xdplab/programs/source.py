@@ -45,7 +45,8 @@ def user_source(spec: ProgramSpec) -> str:
     """
     if not spec.in_user_space:
         raise ProgramError(f"{spec.name} has no twin in user space", remedy="an array or a hash whose lookups hit has")
-    return _render("user.c.j2", replace(spec, frags=False))
+    in_one_piece = spec.frags and spec.kernel == "packet"
+    return _render("user.c.j2", replace(spec, frags=False), in_one_piece=in_one_piece)
 
 
 def kernel_source(spec: ProgramSpec) -> str:
@@ -58,7 +59,7 @@ def hash_bits(entries: int) -> int:
     return (2 * entries - 1).bit_length()
 
 
-def _render(template: str, spec: ProgramSpec) -> str:
+def _render(template: str, spec: ProgramSpec, **more: object) -> str:
     entries = spec.table_entries
     return (
         _templates()
@@ -75,6 +76,7 @@ def _render(template: str, spec: ProgramSpec) -> str:
             odd=ODD,
             name=spec.name.replace("-", "_"),
             summary=_summary(spec),
+            **more,
         )
     )
 

@@ -38,6 +38,7 @@ from xdplab.programs.spec import WORD_BYTES, ProgramSpec
 from xdplab.programs.work import AccessWork, chain_of, work_of
 
 _PAGE = 4096
+_FRAME_ROOM = 3 * _PAGE
 _LIBRARY, _STATE, _FRAME, _STACK, _RETURN = 0x1000_0000, 0x10_0000_0000, 0x20_0000_0000, 0x30_0000_0000, 0x40_0000_0000
 _STACK_BYTES = 1 << 20
 _WHERE = "user space"
@@ -185,12 +186,12 @@ class _Emulator:
         self.entry = self._load(elf)
         self._map(_STATE, len(state))
         self.uc.mem_write(_STATE, state)
-        self._map(_FRAME, _PAGE)
+        self._map(_FRAME, _FRAME_ROOM)
         self._map(_STACK, _STACK_BYTES)
         self._map(_RETURN, _PAGE)
         self.trace: list[tuple[int, Access]] = []
         kinds = unicorn.UC_HOOK_MEM_READ | unicorn.UC_HOOK_MEM_WRITE
-        for base, begin, size in ((_STATE, HEADER_BYTES, len(state)), (_FRAME, frame_begin, _PAGE)):
+        for base, begin, size in ((_STATE, HEADER_BYTES, len(state)), (_FRAME, frame_begin, _FRAME_ROOM)):
             if begin < size:
                 self.uc.hook_add(kinds, self._note, base, base + begin, base + size - 1)
 

@@ -274,6 +274,8 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
         return KernelSide(lab.dut, reader, binary, request, queues=point.queues)
     if context.tools.afxdp_user is None or built.workload is None:
         raise UnsupportedError("mode af_xdp needs a generated workload")
+    if point.xsk_attach == "generic" and point.program.frags == "off":  # in native mode, the driver refuses it itself
+        raise UnsupportedError(f"a socket that takes one descriptor a frame has no room for {point}")
     return AfxdpSide(
         lab.dut,
         context.dut_probe.reader,
@@ -291,6 +293,7 @@ def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
             frame_bytes=_recognised_bytes(context, point),
             vlan=vlan_of(point),
             ip_version=point.ip_version,
+            frags=point.program.frags == "on",
         ),
     )
 
