@@ -286,13 +286,13 @@ static __always_inline bool has_longer_head(struct xdp_md *ctx, void *data, void
 }
 
 // Of all its buffers.
-static __always_inline __u32 length_of(struct xdp_md *ctx) {
-    return settings.in_buffers ? bpf_xdp_get_buff_len(ctx) : ctx->data_end - ctx->data;
+static __always_inline __u32 length_of(struct xdp_md *ctx, void *data, void *data_end) {
+    return settings.in_buffers ? bpf_xdp_get_buff_len(ctx) : data_end - data;
 }
 
 static __always_inline bool is_as_sent(struct xdp_md *ctx, void *data, void *data_end, __u32 head_words,
                                        __u32 bytes) {
-    if (length_of(ctx) != bytes)
+    if (length_of(ctx, data, data_end) != bytes)
         return false;
     return head_words == PLAIN_HEAD_WORDS ? frame_is_plain_ipv4(data, bytes)
                                           : has_longer_head(ctx, data, data_end, bytes);
@@ -306,9 +306,9 @@ static __always_inline void count_size(__u32 index) {
         counts->frames[index]++;
 }
 
-static __always_inline void count_foreign(struct receive_counters *counts, struct xdp_md *ctx) {
+static __always_inline void count_foreign(struct receive_counters *counts, __u32 bytes) {
     counts->foreign++;
-    counts->foreign_bytes += length_of(ctx);
+    counts->foreign_bytes += bytes;
 }
 
 static __always_inline int take_other(struct receive_counters *counts, struct xdp_md *ctx, void *data,
@@ -319,13 +319,13 @@ static __always_inline int take_other(struct receive_counters *counts, struct xd
         counts->bad_run_id++;
         return XDP_DROP;
     }
-    count_foreign(counts, ctx);
+    count_foreign(counts, length_of(ctx, data, data_end));
     counts->damaged += ours;
     return ours ? XDP_DROP : XDP_PASS;
 }
 
-static __always_inline int refuse_altered(struct receive_counters *counts, struct xdp_md *ctx) {
-    count_foreign(counts, ctx);
+static __always_inline int refuse_altered(struct receive_counters *counts, __u32 bytes) {
+    count_foreign(counts, bytes);
     counts->altered++;
     return XDP_DROP;
 }
@@ -349,7 +349,7 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 head_words, __u32 s
     __u32 index = frame_size_index(sizes, number); // its number tells which size it was sent with
     __u32 bytes = sizes == 1 ? settings.sizes.largest : settings.sizes.bytes[index];
     if (!is_as_sent(ctx, data, data_end, head_words, bytes))
-        return refuse_altered(counts, ctx);
+        return refuse_altered(counts, length_of(ctx, data, data_end));
     if (!record_sequence(counts, label, number)) {
         counts->stale++;
         return XDP_DROP;
