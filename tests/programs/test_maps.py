@@ -40,6 +40,9 @@ MAP(pointed, HASH, __u32, struct { void *at; });
 struct { __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 4); __uint(key_size, 2); __uint(value_size, 6); }
     sized SEC(".maps");
 MAP(ports, DEVMAP, __u32, __u32);
+struct { __uint(type, BPF_MAP_TYPE_HASH_OF_MAPS); __uint(max_entries, 4); __type(key, __u32);
+    __array(values, struct { __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 4); __type(key, __u16);
+    __type(value, __u64); }); } nested SEC(".maps");
 struct { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 4096); } ring SEC(".maps");
 const volatile __u32 most, weights[4];
 const volatile struct limits usual SEC(".rodata.usual");
@@ -82,6 +85,11 @@ WRITTEN: dict[str, tuple[str, Any, bytes]] = {
     "a prefix": ("nets", {"10.1.0.0/16": 4}, struct.pack("<I4sI", 16, b"\x0a\1\0\0", 4)),
     "an IPv6 address": ("six", {"2001:db8::1": -1}, bytes.fromhex("20010db8" + "00" * 11 + "01") + b"\xff" * 4),
     "a list": ("lists", {3: [1, 2, 65535]}, struct.pack("<I3H", 3, 1, 2, 65535)),
+    "maps in a map": (
+        "nested",
+        {1: {5: 6}, 2: {7: 8, 9: 10}},
+        struct.pack("<Q2I2I3H3Q", 2, 1, 2, 1, 2, 5, 7, 9, 6, 8, 10),
+    ),
     "sizes without types": ("sized", {258: "02:00:00:00:00:01"}, b"\2\1\2\0\0\0\0\1"),
 }
 
@@ -113,6 +121,9 @@ REFUSED: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "an index beyond the map": ("lists", {4: [1, 2, 3]}, ("lists[4]", "0 to 3")),
     "more entries than fit": ("numbers", dict.fromkeys(range(5), 1), ("maps.numbers", "5", "4")),
     "one key twice": ("numbers", {16: 1, "0x10": 1}, ("numbers[0x10]", "twice")),
+    "a number for a map in a map": ("nested", {1: 2}, ("maps.nested[1]", "entries of a map")),
+    "too many maps in a map": ("nested", {i: {} for i in range(5)}, ("maps.nested", "5 maps", "4")),
+    "a number that does not fit in a map in a map": ("nested", {1: {5: -1}}, ("nested", "[5]", "__u64")),
     "a map without entries": ("ring", {0: 1}, ("maps.ring", "ringbuf")),
 }
 
@@ -159,6 +170,12 @@ def test_columns_of_a_file_are_fields_and_elements(program: bytes, tmp_path: Pat
     assert filling({"flows": str(tmp_path / "f.csv")}, program, "").data == {"flows": packed_flow(b"\x0a\0\0\1", 80)}
 
 
+def test_a_file_groups_what_belongs_into_one_map_of_a_map(program: bytes, tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text("key,value.key,value.value\n2,7,8\n1,5,6\n2,9,10\n")
+    here = filling({"nested": {2: {7: 8, 9: 10}, 1: {5: 6}}}, program, "").data
+    assert filling({"nested": str(tmp_path / "f.csv")}, program, "").data == here
+
+
 BROKEN = {
     "cut.csv": ("key,value\n1\n", "cut.csv:2"),
     "unnamed.csv": ("1,2\n", "key,value"),
@@ -184,3 +201,12 @@ def test_a_plan_reads_back_what_it_wrote(program: bytes) -> None:
     given = {"numbers": {1: 2}, "flows": flow(mac="02:00:00:00:00:0a"), "six": "six.csv"}
     for again in (as_given(entries(given)), json.loads(json.dumps(given))):
         assert entries(again) == entries(given)
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_entry_by_entry_a_value_has_the_bytes_that_it_has_in_a_column(
+    program: bytes, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xdplab.programs.maps.columns_of", lambda given: [])
+    name, given, data = WRITTEN[case]
+    assert filling({name: given}, program, "lb.bpf.c").data == {name: data}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +119,52 @@ def _pairs(contents: Any) -> Iterator[Row]:
     if isinstance(contents, Mapping):
         yield from contents.items()
         return
-    for row in contents:
-        yield row["key"], row["value"]
+    yield from map(_pair, contents)
+
+
+def _pair(row: Any) -> Row:
+    return row if isinstance(row, tuple) else (row["key"], row["value"])
+
+
+Column = tuple[list[Any], Sequence[Any]]
+"""The steps to a field, such as ``["key", "src"]``, and its value in each entry."""
+
+
+def columns_of(contents: Any) -> list[Column]:
+    """Return many entries by columns, which are packed all at once; none if they have no columns."""
+    try:
+        if isinstance(contents, str) and contents.endswith(".csv"):
+            return _columns_of_csv(Path(contents).read_text())
+        given = json.loads(Path(contents).read_text()) if isinstance(contents, str) else contents
+        if isinstance(given, dict):
+            keys, values = list(given), list(given.values())
+        elif isinstance(given[0], tuple):
+            keys, values = [key for key, _ in given], [value for _, value in given]
+        elif all(row.keys() == _PAIR for row in given):
+            keys, values = [row["key"] for row in given], [row["value"] for row in given]
+        else:
+            return []
+    except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError):
+        return []
+    fields = values[0].keys() if values and isinstance(values[0], dict) else None
+    if fields and all(isinstance(value, dict) and value.keys() == fields for value in values):
+        return [(["key"], keys), *((["value", name], [value[name] for value in values]) for name in fields)]
+    return [(["key"], keys), (["value"], values)]
+
+
+def _columns_of_csv(text: str) -> list[Column]:
+    reader = csv.reader(text.splitlines())
+    header = next(reader, [])
+    cells: list[str] = []
+    for row in reader:
+        if len(row) not in (0, len(header)):
+            return []
+        cells += row
+    return [(_steps(name), cells[at :: len(header)]) for at, name in enumerate(header)] if cells else []
+
+
+def _steps(name: str) -> list[Any]:
+    return [step[0] or int(step[1]) for step in _STEP.findall(name.strip())]
 
 
 def _of_json(text: str, place: str) -> Iterator[Row]:
@@ -138,7 +182,7 @@ def _of_csv(text: str, place: str) -> Iterator[Row]:
     """Columns are ``key`` and ``value``, or their parts: ``key.src``, ``value.limits[0]``."""
     reader = csv.reader(text.splitlines())
     header = [name.strip() for name in next(reader, [])]
-    paths = [[step[0] or int(step[1]) for step in _STEP.findall(name)] for name in header]
+    paths = [_steps(name) for name in header]
     if {path[0] for path in paths if path} != _PAIR:
         raise PlanError(f"{place}: its first line names the columns: `key,value`, or parts as `key.src,value.hits`")
     for row in reader:

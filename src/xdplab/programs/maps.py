@@ -7,15 +7,27 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+import socket
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from operator import index
+from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import PlanError
-from xdplab.plan.maps import rows_of
+from xdplab.lazy import lazy
+from xdplab.plan.maps import Column, Row, columns_of, rows_of
 from xdplab.programs.btf import Btf, BtfField, BtfType
 from xdplab.programs.build import Filling
 from xdplab.programs.image import section_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Bytes = npt.NDArray[np.uint8]
+else:
+    np = lazy("numpy")
 
 _NETWORK_ORDER = ("__be16", "__be32", "__be64", "be16", "be32", "be64")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
@@ -163,8 +175,10 @@ KINDS = {
 }
 """enum bpf_map_type of linux/bpf.h."""
 _OF_DATA = ("hash", "array", "percpu_hash", "percpu_array", "lru_hash", "lru_percpu_hash", "lpm_trie")
+_OF_MAPS = ("hash_of_maps", "array_of_maps")
 _OF_NAMES = ("prog_array", "devmap", "devmap_hash", "cpumap")
-_INDEXED = ("array", "percpu_array")
+_INDEXED = ("array", "percpu_array", "array_of_maps")
+_WORD = 8
 _PREFIX_BYTES = 4  # of struct bpf_lpm_trie_key
 
 
@@ -178,12 +192,14 @@ class MapPart:
 
 @dataclass(frozen=True)
 class MapType:
-    """A map as the object declares it; ``most`` is 0 if it does not say how many entries fit."""
+    """A map as the object declares it; ``most`` is 0 if it does not say how many entries fit, ``inner`` is what a map
+    of maps holds."""
 
     kind: str
     key: MapPart
     value: MapPart
     most: int
+    inner: MapType | None = None
 
 
 def filling(maps: Mapping[str, Any], data: bytes, file: str) -> Filling:
@@ -202,7 +218,9 @@ def filling(maps: Mapping[str, Any], data: bytes, file: str) -> Filling:
         if one.kind in _OF_NAMES:
             named += [f"{name}={key}={_fields(value)}" for key, value in rows_of(given, place)]
         elif one.kind in _OF_DATA:
-            contents[name] = _content(btf, one, given, place)
+            contents[name] = b"".join(_content(btf, one, given, place))
+        elif one.inner and one.inner.kind in _OF_DATA:
+            contents[name] = _nested(btf, one, one.inner, given, place)
         else:
             raise PlanError(f"{place}: a map of type {one.kind} is not filled by a plan", remedy="fill it in `setup`")
     return Filling(contents, tuple(named))
@@ -233,15 +251,20 @@ def _map_type(btf: Btf, number: int) -> MapType:
         pointed = btf.bare(members[name]).type
         return MapPart(pointed, btf.size(pointed))
 
-    kind = declared_number("type")
-    return MapType(KINDS.get(kind, f"{kind}"), part("key"), part("value"), declared_number("max_entries"))
+    number = declared_number("type")
+    kind = KINDS.get(number, f"{number}")
+    inner = _map_type(btf, btf.bare(btf.bare(members["values"]).type).type) if kind in _OF_MAPS else None
+    return MapType(kind, part("key"), part("value"), declared_number("max_entries"), inner)
 
 
 def _fields(value: Any) -> str:
     return ",".join(f"{name}={one}" for name, one in value.items()) if isinstance(value, Mapping) else str(value)
 
 
-def _content(btf: Btf, one: MapType, given: Any, place: str) -> bytes:
+def _content(btf: Btf, one: MapType, given: Any, place: str) -> tuple[bytes, bytes]:
+    """Return all keys, and all values."""
+    if len(columns := columns_of(given)) and (whole := columns_content(btf, one, columns)):
+        return whole
     values: dict[bytes, bytes] = {}
     for key, value in rows_of(given, place):
         at = f"{place}[{_shown(key)}]"
@@ -251,7 +274,28 @@ def _content(btf: Btf, one: MapType, given: Any, place: str) -> bytes:
         values[packed] = _bytes(btf, one.value, value, at)
     if one.most and len(values) > one.most:
         raise PlanError(f"{place}: {len(values)} entries are given, and the map has room for {one.most}")
-    return b"".join((*values, *values.values()))
+    return b"".join(values), b"".join(values.values())
+
+
+def _nested(btf: Btf, one: MapType, inner: MapType, given: Any, place: str) -> bytes:
+    """Return the number of maps (u64), their keys, how many entries each has (u32), and then all keys and all values.
+
+    A row of a map of maps is a key and the entries of the map there; or a ``key`` and a ``value`` in that map, as a
+    CSV file has them.
+    """
+    maps: dict[bytes, list[Row]] = {}
+    for key, value in rows_of(given, place):
+        at = f"{place}[{_shown(key)}]"
+        if not isinstance(value, Mapping):
+            raise PlanError(f"{at}: {value!r} is not the entries of a map", remedy="{KEY: VALUE, …}")
+        pairs = [(value["key"], value["value"])] if value.keys() == {"key", "value"} else value.items()
+        maps.setdefault(_key(btf, one, key, at), []).extend(pairs)
+    if one.most and len(maps) > one.most:
+        raise PlanError(f"{place}: {len(maps)} maps are given, and there is room for {one.most}")
+    contents = [_content(btf, inner, pairs, f"{place}[{key.hex()}]") for key, pairs in maps.items()]
+    counts = b"".join(len(pairs).to_bytes(4, "little") for pairs in maps.values())
+    head = len(maps).to_bytes(8, "little") + b"".join(maps) + counts
+    return head + b"".join(keys for keys, _ in contents) + b"".join(values for _, values in contents)
 
 
 def _shown(key: Any) -> str:
@@ -282,3 +326,81 @@ def _prefix(text: str, size: int, place: str) -> bytes:
     if len(network.packed) != size - _PREFIX_BYTES:
         raise PlanError(f"{place}: {text} has {len(network.packed)} bytes, and there are {size - _PREFIX_BYTES}")
     return network.network.prefixlen.to_bytes(_PREFIX_BYTES, "little") + network.packed
+
+
+# --- many entries at once: what this does not take is read entry by entry, which finds the place of a mistake ---
+
+
+def columns_content(btf: Btf, one: MapType, columns: Sequence[Column]) -> tuple[bytes, bytes] | None:
+    """Return all keys and all values of ``columns``; None where they are to be read entry by entry."""
+    count = len(columns[0][1])
+    try:
+        keys, values = (
+            _packed_part(btf, part, [(steps[1:], texts) for steps, texts in columns if steps[0] == name], count, kind)
+            for name, part, kind in (("key", one.key, one.kind), ("value", one.value, ""))
+        )
+    except (ValueError, TypeError, KeyError, IndexError, OSError, OverflowError, AttributeError):
+        return None
+    whole = keys.tobytes()
+    different = len(set(keys.view(f"V{keys.shape[1]}").ravel().tolist()))
+    beyond = one.kind in _INDEXED and keys.view("<u4").max(initial=0) >= one.most
+    return None if different < count or beyond or 0 < one.most < count else (whole, values.tobytes())
+
+
+def _packed_part(btf: Btf, part: MapPart, columns: Sequence[Column], count: int, kind: str) -> Bytes:
+    """Raises ValueError, TypeError, KeyError, IndexError, OSError or OverflowError where a column is not simple."""
+    if kind == "lpm_trie" and len(columns) == 1:
+        words = "/".join(map(str.strip, columns[0][1])).split("/")
+        addresses = _addresses(words[::2], part.size - _PREFIX_BYTES)
+        bits = np.array([*map(int, words[1::2])], "<u4")
+        if len(words) != 2 * count or bits.max(initial=0) > 8 * (part.size - _PREFIX_BYTES):
+            raise ValueError("no prefixes")
+        return np.hstack([bits.view(np.uint8).reshape(-1, _PREFIX_BYTES), addresses])
+    packed = np.zeros((count, part.size), np.uint8)
+    given = np.zeros(part.size, bool)
+    for steps, texts in columns:
+        offset, number = _leaf(btf, part, steps)
+        column = _packed_column(btf, number, part.size, texts)
+        taken = slice(offset, offset + column.shape[1])
+        if given[taken].any():
+            raise ValueError("two fields share their bytes")
+        given[taken], packed[:, taken] = True, column
+    return packed
+
+
+def _leaf(btf: Btf, part: MapPart, steps: Sequence[Any]) -> tuple[int, int]:
+    offset, number = 0, part.type
+    for step in steps:
+        bit_offset, member = _members(btf, number)[step]
+        if member.bits:
+            raise ValueError("a bit-field")
+        offset, number = offset + bit_offset // 8, member.type
+    return offset, number
+
+
+def _packed_column(btf: Btf, number: int, size: int, texts: Sequence[Any]) -> Bytes:
+    """Return the bytes of numbers or addresses, a row each."""
+    one = btf.bare(number) if number else BtfType("int", "", size)
+    size = btf.size(number) if number else size
+    if isinstance(texts[0], str) and size in _ADDRESS_BYTES and _is_address(texts[0].strip()):
+        return _addresses([text.strip() for text in texts], size)
+    if one.kind != "int" or one.boolean or size > _WORD:
+        raise ValueError("no number")
+    numbers = [int(text, 0) if isinstance(text, str) else index(text) for text in texts]
+    bits = 8 * size - one.signed
+    if max(numbers) >> bits or min(numbers) < -(one.signed << bits):
+        raise ValueError("a number that does not fit")
+    order = ">" if number and any(name in _NETWORK_ORDER for name in btf.names(number)) else "<"
+    whole = np.array(numbers, f"{'i' if one.signed else 'u'}{size}").astype(f"{order}i{size}")
+    return whole.view(np.uint8).reshape(-1, size)
+
+
+def _addresses(texts: Sequence[str], size: int) -> Bytes:
+    families = {4: socket.AF_INET, 16: socket.AF_INET6}
+    if size in families:
+        packed = b"".join(map(partial(socket.inet_pton, families[size]), texts))
+    elif all(map(_MAC.fullmatch, texts)):
+        packed = b"".join(bytes.fromhex(text.replace(":", "")) for text in texts)
+    else:
+        raise ValueError("no MAC")
+    return np.frombuffer(packed, np.uint8).reshape(len(texts), size)

@@ -142,11 +142,18 @@ DATA = """
 MAP(plain, BPF_MAP_TYPE_HASH, 0);
 MAP(spread, BPF_MAP_TYPE_PERCPU_HASH, 0);
 MAP(nets, BPF_MAP_TYPE_LPM_TRIE, BPF_F_NO_PREALLOC);
+struct { __uint(type, BPF_MAP_TYPE_HASH_OF_MAPS); __uint(max_entries, 700); __type(key, __u32);
+    __array(values, struct { __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 100); __type(key, __u64);
+    __type(value, __u32); }); } nested SEC(".maps");
 SEC("xdp") int sum(struct xdp_md *ctx)
 {
     __u64 key = 32 | 69999ULL << 32;
     __u32 *plainly = bpf_map_lookup_elem(&plain, &key), *on_cpu = bpf_map_lookup_elem(&spread, &key),
           *net = bpf_map_lookup_elem(&nets, &key);
+    __u32 last = 699, *inside;
+    void *map = bpf_map_lookup_elem(&nested, &last);
+    if (!map || !(inside = bpf_map_lookup_elem(map, &key)) || *inside != 69999)
+        return XDP_ABORTED;
     return plainly && on_cpu && net && *plainly == 69999 && *on_cpu == 69999 && *net == 69999 ? XDP_TX : XDP_DROP;
 }
 char LICENSE[] SEC("license") = "GPL";
@@ -163,16 +170,20 @@ def _entries(folder: Path, count: int) -> str:
 
 
 def test_entries_are_in_each_map_before_a_packet_is_seen(folder: Path) -> None:
-    """More than one batch of a hash; a value for every CPU; a trie, which takes its entries one by one."""
+    """More than one batch of a hash; a value for every CPU; a trie; more maps in a map than are open at a time."""
     bpf_object(folder, DATA, name="data")
     file = _entries(folder, 70000)
     options = [word for name in ("plain", "spread", "nets") for word in ("--entries", f"{name}={file}")]
-    answers = run(folder, *options, object="data.o")
+    head = struct.pack("<Q1400I", 700, *range(700), *[100] * 700)
+    (folder / "nested.bin").write_bytes(head + Path(file).read_bytes())
+    answers = run(folder, *options, "--entries", f"nested={folder}/nested.bin", object="data.o")
     assert [one["type"] for one in answers] == ["loaded", "filled", "testrun", "detached"], answers
     assert answers[2]["retval"] == TX
 
 
-@pytest.mark.parametrize("case", ["none=70000.bin", "plain=none.bin", "plain=cut.bin", "plain=70001.bin"])
+@pytest.mark.parametrize(
+    "case", ["none=70000.bin", "plain=none.bin", "plain=cut.bin", "plain=70001.bin", "nested=70000.bin"]
+)
 def test_entries_that_cannot_be_put_in_are_refused_with_their_map(folder: Path, case: str) -> None:
     bpf_object(folder, DATA, name="data")
     for count in (70000, 70001):
