@@ -202,7 +202,7 @@ static int print_result(const struct burst *burst) {
 
     sum_up(burst, &report);
     if (!session->options.no_receive) {
-        counts_read_flows(session, &report.flows);
+        report.rx_flows = counts_read_flows(session);
         error = counts_read(&report.rx) ?: counts_read_sizes(&report.rx_sizes) ?: counts_read_from_due(&report.from_due);
     }
     error = error ?: session->engine->lateness(session, &report.late);

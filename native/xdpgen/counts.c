@@ -136,13 +136,12 @@ int counts_read_sizes(struct size_counts *sum) {
     return 0;
 }
 
-void counts_read_flows(const struct session *session, struct flow_counts *sum) {
-    memset(sum, 0, sizeof(*sum));
-    for (unsigned index = 0; index < session->flows.count; index++) {
-        const struct receive_flow *flow = &counts.memory->flows[index];
-        sum->seen += flow->seen;
-        sum->by_octave[log2_floor(index / session->streams + 1)] += flow->frames;
-    }
+uint64_t counts_read_flows(const struct session *session) {
+    uint64_t seen = 0;
+
+    for (unsigned flow = 0; flow < session->flows.count; flow++)
+        seen += counts.memory->flows[flow].seen;
+    return seen;
 }
 
 uint64_t counts_packets(const struct receive_counters *counters) {

@@ -6,14 +6,6 @@
 
 struct bpf_object;
 
-// Ranks 0, 1 to 2, 3 to 6, and so on: the flows of all streams that have these.
-#define RANK_OCTAVES 21
-
-struct flow_counts {
-    uint64_t seen;                    // different ones
-    uint64_t by_octave[RANK_OCTAVES]; // their frames, where flows are drawn or replaced
-};
-
 // `clock` is that of the device's own stamps, -1 if there is none.
 int counts_open(const struct session *session, struct bpf_object *object, int clock);
 
@@ -38,8 +30,8 @@ int counts_read_from_due(struct histogram *sum);
 // Test frames by their place in the cycle of sizes, over all CPUs; zeros where all frames have one size.
 int counts_read_sizes(struct size_counts *sum);
 
-// Of the session's flows.
-void counts_read_flows(const struct session *session, struct flow_counts *sum);
+// Different flows of the session that were seen.
+uint64_t counts_read_flows(const struct session *session);
 
 // Test frames, duplicates included.
 uint64_t counts_packets(const struct receive_counters *counters);

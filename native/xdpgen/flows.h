@@ -16,13 +16,17 @@
 #define RANK_SLOTS 4096
 #define RANK_SHIFT 11
 
+// Ranks 0, 1 to 2, 3 to 6, and so on: the flows of all streams that have these.
+#define RANK_OCTAVES 21
+
 struct ranks {
     __u32 below[RANK_SLOTS + 1];
 };
 
 struct flows {
     __u32 count, streams;
-    __u32 drawn; // by `ranks`; 0: in turn
+    __u32 longer; // so many streams have one flow more than the others
+    __u32 drawn;  // by `ranks`; 0: in turn
     __u32 seed;
     __u32 by_number;      // a frame's label is its stream, not its flow
     __u64 churn_interval; // 2^-20 ns between two flows of a stream that are replaced; 0: none is
@@ -50,10 +54,10 @@ static inline __attribute__((always_inline)) __u32 flows_of_stream(const volatil
     return (flows->count - stream + flows->streams - 1) / flows->streams;
 }
 
-// The streams with one flow more than the others have a table of their own.
+// The longer streams have a table of their own.
 static inline __attribute__((always_inline)) __u32 ranks_of_stream(const volatile struct flows *flows,
                                                                    __u32 stream) {
-    return stream < flows->count % flows->streams;
+    return stream < flows->longer;
 }
 
 // SplitMix64 (Steele, Lea, Flood 2014), from a state of each stream's own.

@@ -81,7 +81,7 @@ struct place {
     bool recent;      // false: too long ago to know
 };
 
-static __always_inline struct place place_of(__u32 label, __u64 number) {
+static __always_inline struct place place_of(struct receive_counters *counts, __u32 label, __u64 number) {
     const __u32 stream = stream_of(label);
     struct place place = {.flow = label, .recent = true};
 
@@ -89,6 +89,7 @@ static __always_inline struct place place_of(__u32 label, __u64 number) {
         return place;
     const __u32 rank = rank_of(stream, number), slot = churn_slot(stream, number);
     place.flow = stream + settings.flows.streams * rank;
+    counts->by_octave[at_most(log2_floor(rank + 1), RANK_OCTAVES - 1)]++;
     if (!settings.flows.churn_interval)
         return place;
     const struct churned *churned = bpf_map_lookup_elem(&churn, &slot);
@@ -104,8 +105,6 @@ static __always_inline void record_flow(struct receive_counters *counts, struct 
     struct receive_flow *flow = &memory.flows[place.flow & (MAX_FLOWS - 1)];
     const __u32 generation = place.generation + 1;
 
-    if (settings.flows.by_number)
-        __sync_fetch_and_add(&flow->frames, 1);
     if (!place.recent || generation < flow->generation)
         return;
     if (generation > flow->generation) {
@@ -132,7 +131,7 @@ static __always_inline bool record_sequence(struct receive_counters *counts, __u
     *seen = number;
     if (number >= stream->next)
         stream->next = number + 1;
-    record_flow(counts, place_of(label, number), number);
+    record_flow(counts, place_of(counts, label, number), number);
     return true;
 }
 

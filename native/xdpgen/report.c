@@ -185,8 +185,13 @@ static unsigned rx_queues_seen(const struct session *session, const struct recei
     return seen;
 }
 
-static unsigned octaves(const struct session *session) {
-    return 1 + log2_floor((session->flows.count - 1) / session->streams + 1);
+static void ranks_field(const struct session *session, const struct receive_counters *rx) {
+    const unsigned last = log2_floor((session->flows.count - 1) / session->streams + 1);
+
+    json_open_array("rx_by_rank");
+    for (unsigned octave = 0; octave <= last; octave++)
+        json_count(NULL, rx->by_octave[octave]);
+    json_close();
 }
 
 // One field per counter; all of them null, with the reason, where nothing looked.
@@ -218,9 +223,9 @@ static void summary_rx(const struct session *session, const struct burst_report 
     json_string("rx_missing", report->rx_missing);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
         optional_count(fields[i].key, !report->rx_missing, fields[i].value);
-    optional_count("rx_flows", !report->rx_missing, report->flows.seen);
+    optional_count("rx_flows", !report->rx_missing, report->rx_flows);
     if (session->flows.by_number && !report->rx_missing)
-        list_field("rx_by_rank", report->flows.by_octave, octaves(session));
+        ranks_field(session, rx);
     else
         json_null("rx_by_rank");
     optional_count("rx_window_packets", !report->rx_missing, report->rx_window_packets);

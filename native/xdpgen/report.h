@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "counts.h"
 #include "engine.h"
 #include "receive.h"
 
@@ -24,7 +23,7 @@ struct burst_report {
     bool interrupted;
     const char *rx_missing; // why nothing is known about received frames
     struct receive_counters rx;
-    struct flow_counts flows;
+    uint64_t rx_flows; // different ones
     struct histogram from_due, late;
     struct sent_totals stamps; // with --tx-stamp device
 };

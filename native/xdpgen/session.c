@@ -86,6 +86,7 @@ int session_set_flows(struct session *session) {
     session->flows = (struct flows){
         .count = count,
         .streams = session->streams,
+        .longer = count % session->streams,
         .drawn = options->zipf > 0,
         .seed = options->flow_seed,
         .by_number = options->zipf > 0 || options->churn > 0 || count > PAYLOAD_LABELS,

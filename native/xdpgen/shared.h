@@ -201,7 +201,6 @@ struct receive_flow {
     __u64 next;       // one more than the highest number seen
     __u32 generation; // one more than how often it was replaced before the newest that was seen; 0: none was
     __u32 seen;       // how many of the place were
-    __u64 frames;     // of all of them, where flows are drawn or replaced
 };
 
 // The .bss of receive.bpf.c, mapped by user space.
@@ -232,5 +231,6 @@ struct receive_counters {
     __u64 bytes;      // of the frames in by_queue, and of the foreign ones: as they arrived, without FCS
     __u64 foreign_bytes;
     __u64 by_queue[MAX_QUEUES];
-    struct histogram latency; // from the time the frame was made
+    __u64 by_octave[RANK_OCTAVES]; // where flows are drawn or replaced
+    struct histogram latency;      // from the time the frame was made
 };
