@@ -1,6 +1,6 @@
-"""The rate with a million flows by Zipf's law beside that with 64 in turn, interleaved: `python bench/flows_skewed.py`, as root.
+"""The rate with a million flows by Zipf's law beside that with 64 in turn: `python bench/flows_skewed.py`, as root.
 
-Each pair of bursts is sent within two seconds to a DUT that reflects; the ratio of each pair is printed, and their median.
+Each pair of bursts is sent within two seconds to a DUT that reflects; each pair's ratio and their median are printed.
 """
 
 from __future__ import annotations
