@@ -158,7 +158,7 @@ def test_constants_contents_and_sizes_reach_the_program(folder):
 
 def test_a_program_is_test_run_with_the_bytes_of_a_frame(folder):
     frame = bytes(range(60)).hex()
-    wrong = (frame[:-1], frame[:40], frame + "zz", "00" * 3000)
+    wrong = (frame[:-1], frame[:40], frame + "zz", "00" * 9213)
     commands = "".join(f"testrun 0x{text} 1000 2\n" for text in (frame, *wrong))
     _, lines = run(folder, None, "--mode", "none", commands=commands)
     assert [line["type"] for line in lines[1:6]] == ["testrun", *["error"] * 4]
