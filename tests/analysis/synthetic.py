@@ -38,6 +38,7 @@ def point(**factors: object) -> Row:
     row.setdefault("program_name", f"{row['workload']}-{row['op']}")
     row.setdefault("dut_cpus", min(int(str(row["queues"])), 2))
     names = ("mode", "queues", "program_name", "accesses", "frame_bytes", "load", "engine", "arrangement")
+    names += tuple(name for name in ("map_type", "entries", "hit") if name in row)
     row.setdefault("point_id", "-".join(str(row[name]) for name in names))
     return row
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -263,6 +264,16 @@ def test_access_cost_stands_beside_the_test_run() -> None:
     marks = view("access_cost", quick()).marks.query("hue == 'native' and panel == '1 queue'").set_index(["x", "kind"])
     assert marks["value"]["chase read", "bar"] == pytest.approx(2.4, rel=0.05)
     assert marks["value"]["chase read", "point"] == pytest.approx(2.4, rel=0.05)
+
+
+def test_a_lookups_cost_has_a_line_for_each_kind_of_map_and_a_panel_for_hits_and_misses() -> None:
+    kinds, sizes = ["hash", "lpm_trie"], [1000, 30000, 1000000]
+    vary = {"accesses": [0, 1600], "map_type": kinds, "entries": sizes, "hit": [0, 100]}
+    lines = means(view("lookup_cost", synthetic.run(vary=vary, workload="lookup")))
+    assert set(zip(lines["panel"], lines["hue"], lines["x"], strict=True)) == set(
+        product(("0 % hits", "100 % hits"), kinds, sizes)
+    )
+    assert lines["value"].tolist() == pytest.approx([0.6] * len(lines), rel=0.1)
 
 
 def test_evenness_is_a_share_by_queue() -> None:

@@ -156,6 +156,19 @@ def _access_cost(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame,
     return last.assign(program=names, **columns), "an_access_ns"
 
 
+def _lookup_cost(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
+    """Keep each series' largest N, as `_access_cost` does."""
+    lookups = only(
+        trials,
+        trials["entries"].notna() & trials["accesses"].gt(0),
+        "no lookups in maps of given `entries` were measured: plans/maps.yaml has them",
+    )
+    measured = need(lookups, "testrun_ns", f"no lookup was test-run{why_null(lookups, ['testrun_ns'])}")
+    largest = measured["accesses"].groupby(key_of(measured, SERIES)).transform("max")
+    last = measured[measured["accesses"].eq(largest)]
+    return last.assign(a_lookup_ns=last["testrun_ns"] / last["accesses"].astype("Float64")), "a_lookup_ns"
+
+
 LOADLESS = tuple(name for name in SERIES if name not in ("load", "rate_requested_pps", "batch"))  # max has its own
 
 
@@ -222,6 +235,10 @@ CATALOGUE: dict[str, FigureEntry] = {
     "access_cost": FigureEntry(
         "CPU time of one access, by program and mode", _access_cost, views_traffic.access_cost, x="program",
         hues=("mode",), panels=("working_set_bytes", "queues"),
+    ),
+    "lookup_cost": FigureEntry(
+        "time of one lookup against the entries of its map, by kind of map", _lookup_cost, views_traffic.lookup_cost,
+        x="entries", hues=("map_type",), panels=("hit",),
     ),
     "harness": FigureEntry(
         "what a packet's time on shared CPUs is made of, by mode", _harness, views_traffic.harness, x="mode",

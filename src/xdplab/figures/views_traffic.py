@@ -197,6 +197,14 @@ def access_cost(request: FigureRequest) -> View:
     return described(request, marks, look, note, beside=("accesses",))
 
 
+def lookup_cost(request: FigureRequest) -> View:
+    """Time of one lookup, by BPF_PROG_TEST_RUN, against its map's entries; a line for each kind of map."""
+    marks = collect(unlimited(labelled(request)), request.figure, "line")
+    note = "(test run of N − test run of 0) / N: one lookup, its key and the read of its value, of keys in turn."
+    look = Look(Axes("entries of the map", "time per lookup (ns)", "log", "log"))
+    return described(request, marks, look, note, beside=("accesses", "program_name"))
+
+
 @dataclass(frozen=True)
 class Counter:
     """``column`` divided by ``per``, both of trials.parquet; ``title`` is the panel's."""
