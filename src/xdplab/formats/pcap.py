@@ -1,13 +1,19 @@
-"""Classic pcap files: the frames of a user's own traffic."""
+"""Pcap and pcapng files, also compressed: the frames of a user's own traffic."""
 
 from __future__ import annotations
 
+import itertools
 import struct
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from xdplab.errors import FormatError
+from xdplab.lazy import lazy
+
+pcapng = lazy("xdplab.formats.pcapng")  # few files are compressed, or pcapng
 
 FCS_BYTES = 4
 SENDABLE_BYTES = (14, 2048)
@@ -15,6 +21,7 @@ SENDABLE_BYTES = (14, 2048)
 
 _ORDERS = {b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">", b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<"}
 _HEADER_BYTES, _RECORD_BYTES = 24, 16
+_PCAPNG = b"\x0a\x0d\x0d\x0a"
 _ETHERNET = 1
 _HAS_FCS, _FCS_SHIFT = 1 << 26, 28
 """Bits of the link type, by the pcap draft: whether the FCS's length is told, and that length in units of 2 bytes."""
@@ -33,39 +40,81 @@ def frames_in(path: str | Path) -> Sequence[bytes]:
 
 
 @lru_cache(maxsize=8)
-def _frames_in(path: str, *_of: int) -> tuple[bytes, ...]:
-    return tuple(parse_pcap(Path(path).read_bytes()))
+def _frames_in(path: str, *_of: int) -> Sequence[bytes]:
+    return parse_pcap(Path(path).read_bytes())
 
 
-def parse_pcap(data: bytes) -> list[bytes]:
-    """Return the frames, without FCS.
+class _Frames(Sequence[bytes]):
+    """Frames by their places in a file: a million of them as objects would take 100 MB more."""
 
-    Raises FormatError, with the frame's number, unless the file is a classic Ethernet pcap of whole frames that can be
-    sent. xdpgen's reader has the same rules (native/xdpgen/pcap.c).
+    def __init__(self, data: bytes) -> None:
+        self._data, self._places, self._sizes = data, array("Q"), array("I")
+
+    def add(self, place: int, size: int) -> None:
+        self._places.append(place)
+        self._sizes.append(size)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[bytes]:
+        data = self._data
+        return (data[place : place + size] for place, size in zip(self._places, self._sizes, strict=True))
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        place = self._places[index]
+        return self._data[place : place + self._sizes[index]]
+
+
+def is_plain(path: Path) -> bool:
+    """Tell a classic pcap from pcapng and from a compressed file."""
+    with path.open("rb") as file:
+        return file.read(4) in _ORDERS
+
+
+def parse_pcap(data: bytes) -> Sequence[bytes]:
+    """Return the frames of a pcap or pcapng, plain or compressed by gzip or zstd, without FCS.
+
+    Raises FormatError, with the frame's number, unless the file has whole Ethernet frames that can be sent. xdpgen's
+    reader has the same rules for a classic pcap (native/xdpgen/pcap.c).
     """
-    order = _ORDERS.get(data[:4])
-    if order is None or len(data) < _HEADER_BYTES:
-        raise FormatError("not a classic pcap (pcapng: convert it, `tcpdump -r A -w B`)")
-    fcs = _fcs_bytes(struct.unpack_from(f"{order}I", data, 20)[0])
-    frames: list[bytes] = []
-    at = _HEADER_BYTES
-    while at < len(data):
-        if at + _RECORD_BYTES > len(data):
-            raise FormatError(f"ends within frame {len(frames) + 1}")
-        captured, length = struct.unpack_from(f"{order}II", data, at + 8)
-        at += _RECORD_BYTES
-        if captured > len(data) - at:
+    if data[:4] not in _ORDERS:
+        data = pcapng.unpacked(data)
+    frames = _Frames(data)
+    least, most = SENDABLE_BYTES
+    for at, captured, length, fcs in (pcapng.blocks if data[:4] == _PCAPNG else _records)(data):
+        if at + captured > len(data):
             raise FormatError(f"ends within frame {len(frames) + 1}")
         if captured < length:
             raise FormatError(f"frame {len(frames) + 1} was not captured whole: {captured} of {length} bytes")
-        if not SENDABLE_BYTES[0] <= length - fcs <= SENDABLE_BYTES[1]:
-            least, most = SENDABLE_BYTES
+        if not least <= length - fcs <= most:
             raise FormatError(f"frame {len(frames) + 1} has {length - fcs} bytes; possible are {least} to {most}")
-        frames.append(data[at : at + length - fcs])
-        at += captured
+        frames.add(at, length - fcs)
     if not frames:
         raise FormatError("holds no frame")
     return frames
+
+
+Captured = tuple[int, int, int, int]
+"""Of a frame: where it begins, how many bytes the file has of it, its length, and that of its FCS."""
+
+
+def _records(data: bytes) -> Iterator[Captured]:
+    order = _ORDERS.get(data[:4])
+    if order is None or len(data) < _HEADER_BYTES:
+        raise FormatError("neither pcap nor pcapng, nor one of them compressed by gzip or zstd")
+    fcs = _fcs_bytes(struct.unpack_from(f"{order}I", data, 20)[0])
+    sizes, at = struct.Struct(f"{order}II").unpack_from, _HEADER_BYTES
+    for number in itertools.count(1):
+        if at == len(data):
+            return
+        if at + _RECORD_BYTES > len(data):
+            raise FormatError(f"ends within frame {number}")
+        captured, length = sizes(data, at + 8)
+        yield at + _RECORD_BYTES, captured, length, fcs
+        at += _RECORD_BYTES + captured
 
 
 def _fcs_bytes(link_type: int) -> int:

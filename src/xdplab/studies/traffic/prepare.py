@@ -19,6 +19,7 @@ from xdplab.deploy.native import build_tools as build_native
 from xdplab.deploy.native import build_workload
 from xdplab.deploy.queues import of_each
 from xdplab.errors import HostError, HostLostError, ProgramError
+from xdplab.formats.pcap import frames_in, is_plain, pcapng
 from xdplab.generators import XDPGEN, Adapter, Installed, Staying, installed
 from xdplab.hosts import Host, run_together
 from xdplab.hosts.local import LocalHost
@@ -266,7 +267,12 @@ def _ship_frames(lab: Lab, factors: ProgramFactors) -> str | None:
     if factors.frames is None:
         return None
     path = f"{lab.work_dir(lab.tg)}/frames/{factors.frames_sha256}.pcap"
-    lab.tg.put(Path(factors.frames), path)
+    if is_plain(Path(factors.frames)):
+        lab.tg.put(Path(factors.frames), path)
+        return path
+    with tempfile.TemporaryDirectory() as folder:
+        pcapng.write_pcap(frames_in(factors.frames), plain := Path(folder) / "frames.pcap")
+        lab.tg.put(plain, path)
     return path
 
 
