@@ -298,7 +298,8 @@ FORMAT, SCRIPT_FORMAT = format_option("table", "csv", "markdown", "json"), forma
 
 def observer_of(as_json: bool) -> Observer:
     """Return what tells a run's progress: on the terminal, or not at all; or what collects the cases of KTAP."""
-    collecting: Observer | None = click.get_current_context().meta.get(SCRIPT)
+    context = click.get_current_context(silent=True)  # none where no command line asked
+    collecting: Observer | None = context.meta.get(SCRIPT) if context else None
     return collecting or (progress.silent() if as_json else progress.observer_for(screen.console()))
 
 
