@@ -133,8 +133,16 @@ def window_of(way: str, frames: int) -> int:
 
 
 def _name_of(point: Point) -> str:
-    n = point.program.accesses
-    return point.program.name if n is None else f"{point.program.workload}:{n}"
+    program = point.program
+    if program.accesses is None:
+        return str(program.name)
+    words = [f"{program.workload}:{program.accesses}"]
+    if program.workload == "lookup":
+        words += [program.map_type] * (program.map_type != "percpu_array")
+        words += [f"{program.entries} entries"] * bool(program.entries) + [f"{program.hit} % hits"] * (
+            program.hit != 100
+        )
+    return ", ".join(words)
 
 
 def _modes(request: CostRequest, point: Point) -> tuple[str, ...]:
