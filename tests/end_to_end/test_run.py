@@ -232,7 +232,7 @@ def test_a_run_brings_its_lab_up_and_takes_it_down_and_resumes_with_nothing_to_d
     ("block", "words"),
     [
         ("{points: {queues: 64}}", "queues: 64"),
-        ("{points: {frame_bytes: 9000}}", "frame_bytes"),
+        ("{points: {frame_bytes: 9300}}", "frame_bytes"),
         ("{points: {workload: packet, form: loop, accesses: 12800}}", "too complex"),
         ("{arrangement: hosts}", "arrangement"),
         ("{points: {program: {file: bad.bpf.c}}}", "bad.bpf.c"),

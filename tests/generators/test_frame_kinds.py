@@ -118,7 +118,7 @@ def test_what_a_router_changes_is_still_the_test_frame(
 def test_a_frame_too_short_for_its_headers_is_refused(traffic_bench: Bench, ip: int, vlan: int | None) -> None:
     least, lab = LEAST[ip, vlan], traffic_bench.lab
     short = traffic_bench.generator(vlan=vlan, ip_version=ip, frame_bytes=least - 1)
-    with short, pytest.raises(UnsupportedError, match=f"frames of {least} to 1518 bytes"):
+    with short, pytest.raises(UnsupportedError, match=f"frames of {least} to 3360 bytes"):
         short.start()
     argv = [*short.argv, "--bursts", "a:1"]
     result = lab.tg.run([word for word in argv if word != "--step"], check=False)

@@ -133,9 +133,9 @@ def test_a_frame_of_another_frames_size_is_not_ours(traffic_bench: Bench, one_bu
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--frame-bytes", "64,"], "expected BYTES[,BYTES] from 64 to 1518"),
-        (["--frame-bytes", "64,63"], "expected BYTES[,BYTES] from 64 to 1518"),
-        (["--frame-bytes", ",".join(["64"] * 65)], "expected BYTES[,BYTES] from 64 to 1518"),
+        (["--frame-bytes", "64,"], "expected BYTES[,BYTES] from 64 to 9216"),
+        (["--frame-bytes", "64,63"], "expected BYTES[,BYTES] from 64 to 9216"),
+        (["--frame-bytes", ",".join(["64"] * 65)], "expected BYTES[,BYTES] from 64 to 9216"),
         (["--frame-bytes", "1518,71", "--vlan", "5"], "these frames have at least 72 bytes"),
         (["--frame-bytes", "64,128", "--engine", "afxdp", "--frames", "x"], "--frame-bytes names several"),
     ],
