@@ -69,6 +69,7 @@ local function missing(plan, found)
 		{ "unmatched_stamps", "the scripts have no AF_XDP sockets to ask for stamps" },
 		{ "tx_by_size", "the scripts send frames of one size" },
 		{ "rx_by_size", "the scripts send frames of one size" },
+		{ "rx_flows", "the scripts do not count flows" }, { "rx_by_rank", "the scripts do not count flows" },
 		{ "tx_restored", NOT_RECYCLED }, { "tx_unrestored_packets", NOT_RECYCLED },
 	}
 	if not plan.rate_pps then
@@ -107,7 +108,7 @@ local function summary(name, plan, found)
 		{ "probes_lost", found.probes and found.probes.lost or null },
 		{ "damaged_packets", null }, { "altered_packets", null }, { "rx_unstamped", null },
 		{ "tx_stamped", null }, { "tx_unstamped", null }, { "unmatched_stamps", null },
-		{ "tx_by_size", null }, { "rx_by_size", null },
+		{ "tx_by_size", null }, { "rx_by_size", null }, { "rx_flows", null }, { "rx_by_rank", null },
 		{ "tx_bytes", sent * (plan.bytes + FCS_BYTES) }, { "rx_bytes", shared.bytes + received * FCS_BYTES },
 		{ "foreign_bytes", shared.foreign_bytes + shared.foreign * FCS_BYTES },
 		{ "stamp_seed", plan.stamp_every > 1 and plan.stamp_seed or null },

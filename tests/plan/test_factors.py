@@ -104,6 +104,7 @@ def two_plans(factor: Factor, folder: Path) -> list[Plan]:
         elif factor.name in GENERATED or factor.name in ("working_set_bytes", "op", "form", "directions"):
             points = {"workload": "array", "accesses": [0, 100], "mode": "native"}
         points |= {"mode": "native", "map_type": "hash"} if factor.name == "hit" else {}
+        points |= {"entries": 500} if factor.name == "entries" else {}
         points |= value if factor.where == "points" else {}
         of_sockets = {"engine": "afxdp"} if factor.name.startswith("tx_") else {}
         of_sockets |= {"load": "20kpps"} if factor.name == "burst" else {}

@@ -10,7 +10,7 @@
 
 __attribute__((noinline)) void counted(struct queue *queue, unsigned frames) {
     for (unsigned i = 0; i < frames; i++, queue->sequence++) {
-        queue->xsk.free_count = XSK_FRAMES;
+        queue->xsk.free_count = XSK_CHUNKS;
         fill_test_frame(queue, 0);
     }
 }
@@ -18,7 +18,7 @@ __attribute__((noinline)) void counted(struct queue *queue, unsigned frames) {
 int main(int count, char **arguments) {
     static struct session session;
     static struct queue queue;
-    static struct xdp_desc ring[XSK_FRAMES];
+    static struct xdp_desc ring[XSK_CHUNKS];
     char *none[] = {"xdpgen", "--interface", "lo", "--stamp", arguments[2], NULL};
 
     (void)count;
@@ -28,8 +28,11 @@ int main(int count, char **arguments) {
     queue.flow.count = session.flows.count;
     afxdp.session = &session;
     draw_begin(&queue.stamped, 1, 0, session.options.stamp_every);
-    queue.xsk.area = calloc(XSK_FRAMES, XSK_FRAME_BYTES);
-    queue.xsk.tx = (struct xsk_ring_prod){.mask = XSK_FRAMES - 1, .size = XSK_FRAMES, .ring = ring};
+    queue.xsk.chunks = 1;
+    queue.xsk.chunk_bytes = XSK_FRAME_BYTES;
+    queue.xsk.frames = XSK_CHUNKS;
+    queue.xsk.area = calloc(XSK_CHUNKS, XSK_FRAME_BYTES);
+    queue.xsk.tx = (struct xsk_ring_prod){.mask = XSK_CHUNKS - 1, .size = XSK_CHUNKS, .ring = ring};
     counted(&queue, atoi(arguments[1]));
     return 0;
 }
