@@ -82,6 +82,13 @@ static const struct xdp_desc *part_at(struct queue *queue, unsigned at) {
     return xsk_ring_cons__rx_desc(&queue->socket.rx, at);
 }
 
+static inline __attribute__((always_inline)) void work(struct queue *queue, unsigned char *data,
+                                                       uint32_t bytes) {
+    if (queue->sizes.largest && !is_test_frame(queue, data, bytes))
+        add(&queue->foreign, 1);
+    queue->sum += queue->workload->run(queue->state, data, bytes);
+}
+
 // Copies a frame's parts together, or the frame back into its parts.
 static void gather(struct queue *queue, unsigned from, unsigned parts, bool back) {
     unsigned char *whole = queue->whole;
@@ -92,28 +99,23 @@ static void gather(struct queue *queue, unsigned from, unsigned parts, bool back
     }
 }
 
-// The length of the frame that begins there; sets the number of its parts.
-static uint32_t measure(struct queue *queue, unsigned from, unsigned *parts) {
-    uint32_t bytes = part_at(queue, from)->len;
-    for (*parts = 1; part_at(queue, from + *parts - 1)->options & CONTINUED; ++*parts)
-        bytes += part_at(queue, from + *parts)->len;
-    return bytes;
-}
-
-// Returns the number of the frame's descriptors.
-static unsigned work(struct queue *queue, unsigned from) {
-    unsigned parts;
-    const uint32_t bytes = measure(queue, from, &parts);
-    unsigned char *data = data_of(queue, part_at(queue, from));
-    const bool copied = parts > 1 && queue->workload->reads_frame;
-    if (queue->sizes.largest && !is_test_frame(queue, data, bytes))
-        add(&queue->foreign, 1);
-    if (copied)
-        gather(queue, from, parts, false);
-    queue->sum += queue->workload->run(queue->state, copied ? queue->whole : data, bytes);
-    if (copied)
-        gather(queue, from, parts, true);
-    return parts;
+// Works on frames that may have several descriptors, and returns their number.
+static __attribute__((cold, noinline)) unsigned work_on_all(struct queue *queue, unsigned from,
+                                                            unsigned count) {
+    const unsigned end = from + count;
+    unsigned frames = 0;
+    for (unsigned parts; from < end; from += parts, frames++) {
+        uint32_t bytes = part_at(queue, from)->len;
+        for (parts = 1; part_at(queue, from + parts - 1)->options & CONTINUED; parts++)
+            bytes += part_at(queue, from + parts)->len;
+        const bool copied = parts > 1 && queue->workload->reads_frame;
+        if (copied)
+            gather(queue, from, parts, false);
+        work(queue, copied ? queue->whole : data_of(queue, part_at(queue, from)), bytes);
+        if (copied)
+            gather(queue, from, parts, true);
+    }
+    return frames;
 }
 
 // Takes descriptors of whole frames: one whose end is not among them waits for the next turn. Returns their
@@ -132,15 +134,23 @@ static unsigned take(struct queue *queue, unsigned *from) {
 // the number of their descriptors.
 static unsigned turn_round(struct queue *queue) {
     struct socket *socket = &queue->socket;
-    unsigned from, to = 0, frames = 0;
-    unsigned count = take(queue, &from);
+    unsigned from, to = 0;
+    unsigned count = take(queue, &from), frames = count;
     if (!count)
         return 0;
     xsk_ring_prod__reserve(&socket->tx, count, &to); // never fails: the ring has room for all frames
-    for (unsigned i = 0; i < count; frames++)
-        i += work(queue, from + i);
-    for (unsigned i = 0; i < count; i++)
-        *xsk_ring_prod__tx_desc(&socket->tx, to + i) = *part_at(queue, from + i);
+    if (queue->frags) {
+        frames = work_on_all(queue, from, count);
+        for (unsigned i = 0; i < count; i++)
+            *xsk_ring_prod__tx_desc(&socket->tx, to + i) = *part_at(queue, from + i);
+    } else {
+        for (unsigned i = 0; i < count; i++) {
+            const struct xdp_desc *frame = part_at(queue, from + i);
+            work(queue, data_of(queue, frame), frame->len);
+            *xsk_ring_prod__tx_desc(&socket->tx, to + i) =
+                (struct xdp_desc){.addr = frame->addr, .len = frame->len};
+        }
+    }
     queue->lent += count;
     add(&queue->received, frames); // before they can be sent: no reader sees more sent than received
     xsk_ring_prod__submit(&socket->tx, count);
