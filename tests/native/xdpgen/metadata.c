@@ -38,7 +38,7 @@ static int register_with_sums(int fd, int level, int name, const void *value, so
 static struct session session;
 static struct queue queue;
 
-#define UMEM_BYTES_OF_TEST ((size_t)XSK_FRAMES * XSK_FRAME_BYTES)
+#define UMEM_BYTES_OF_TEST ((size_t)XSK_CHUNKS * XSK_FRAME_BYTES)
 
 static void get_ready(const char *interface) {
     char *words[] = {"xdpgen", "--interface", (char *)interface, "--stamp", "2", NULL};
@@ -47,6 +47,9 @@ static void get_ready(const char *interface) {
     session.streams = 1;
     session_set_flows(&session);
     queue.flow.count = session.flows.count;
+    queue.xsk.chunks = 1;
+    queue.xsk.chunk_bytes = XSK_FRAME_BYTES;
+    queue.xsk.frames = XSK_CHUNKS;
     afxdp.session = &session;
     queue.stamped = (struct draw){.state = 1, .left = 1};
 }
@@ -109,7 +112,7 @@ static int send_one(const char *sender, const char *receiver, bool asks) {
         metadata->request.csum_start = ETH_HLEN + sizeof(*ip);
         metadata->request.csum_offset = offsetof(struct udphdr, check);
     }
-    xsk_end(&queue.xsk, 1);
+    xsk_end(&queue.xsk);
     print_heard(fd);
     drain(&queue);
     printf("left %u\n", queue.left);
@@ -125,26 +128,26 @@ static void complete(uint64_t *ring, const struct xdp_desc *sent, uint32_t frame
 }
 
 static int completions(void) {
-    static struct xdp_desc sent[XSK_FRAMES];
-    static uint64_t done[XSK_FRAMES];
+    static struct xdp_desc sent[XSK_CHUNKS];
+    static uint64_t done[XSK_CHUNKS];
     static struct arrival arrivals[ARRIVAL_SLOTS];
     static uint32_t tx_produced, tx_consumed, produced, consumed;
     const uint64_t first = (1ull << 32) - 3; // the numbers pass what a frame can carry
 
     get_ready("lo");
     queue.xsk.area = aligned_alloc(4096, UMEM_BYTES_OF_TEST);
-    for (unsigned i = 0; i < XSK_FRAMES; i++)
+    for (unsigned i = 0; i < XSK_CHUNKS; i++)
         queue.xsk.free[i] = i * XSK_FRAME_BYTES + TX_METADATA_ROOM;
     memset(queue.xsk.area, 0, UMEM_BYTES_OF_TEST);
-    queue.xsk.free_count = XSK_FRAMES;
-    queue.xsk.tx = (struct xsk_ring_prod){.mask = XSK_FRAMES - 1,
-                                          .size = XSK_FRAMES,
+    queue.xsk.free_count = XSK_CHUNKS;
+    queue.xsk.tx = (struct xsk_ring_prod){.mask = XSK_CHUNKS - 1,
+                                          .size = XSK_CHUNKS,
                                           .ring = sent,
-                                          .cached_cons = XSK_FRAMES,
+                                          .cached_cons = XSK_CHUNKS,
                                           .producer = &tx_produced,
                                           .consumer = &tx_consumed};
-    queue.xsk.completion = (struct xsk_ring_cons){.mask = XSK_FRAMES - 1,
-                                                  .size = XSK_FRAMES,
+    queue.xsk.completion = (struct xsk_ring_cons){.mask = XSK_CHUNKS - 1,
+                                                  .size = XSK_CHUNKS,
                                                   .ring = done,
                                                   .producer = &produced,
                                                   .consumer = &consumed};

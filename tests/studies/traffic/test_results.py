@@ -13,6 +13,7 @@ from xdplab.cli import conduct
 from xdplab.cli.common import NOTHING_VALID
 from xdplab.errors import UnsupportedError
 from xdplab.plan import parse_plan
+from xdplab.run import watching
 from xdplab.studies.traffic import race
 from xdplab.studies.traffic.results import OF_WINDOWS, summary, tables
 
@@ -77,8 +78,13 @@ def test_rates_of_windows_are_told_to_be_no_answer_where_slices_gave_it(
         (["accepted", "rejected"], 0),  # a study's own
     ],
 )
-def test_a_run_without_a_valid_trial_has_an_exit_code_of_its_own(verdicts: list[str], code: int) -> None:
-    assert conduct.exit_code(run_of(judged(*((verdict, "") for verdict in verdicts)))) == code
+def test_a_run_without_a_valid_trial_has_an_exit_code_of_its_own(
+    verdicts: list[str], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(judged(*((verdict, "") for verdict in verdicts)))
+    answer = SimpleNamespace(verdicts=watching.counted(run.rows()))
+    monkeypatch.setattr("xdplab.studies.kept.answer_of", lambda *of: answer)
+    assert conduct.exit_code(run) == code
 
 
 def test_failed_and_unsupported_come_first() -> None:

@@ -218,8 +218,7 @@ class _Model(Interpreter):
 
     def call_helper(self, number: int, registers: list[int]) -> None:
         if number == LOOKUP_ELEM:
-            key = self.load(registers[2] + self._beyond_prefix, 4)
-            registers[0] = self._lookup(registers[1], key)
+            registers[0] = self._lookup(registers[1], registers[2] + self._beyond_prefix)
         elif number == RING_RESERVE:
             registers[0] = self._value_bases[registers[1]]
         elif number in _SUCCEED:
