@@ -4,6 +4,7 @@ import contextlib
 import os
 import secrets
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tests.end_to_end.test_ktap import parsed
 from xdplab.errors import LabError
 from xdplab.labs.servers.netconfig import read_config
 
-XDPLAB = Path(__file__).parents[2] / ".venv/bin/xdplab"
+XDPLAB = Path(sys.executable).with_name("xdplab")
 CONFIG = "NETIF=nca\nLOCAL_V4=198.18.7.1 # ours\nREMOTE_V4=198.18.7.2\nREMOTE_TYPE={kind}\nREMOTE_ARGS={remote}\n"
 
 
