@@ -42,28 +42,57 @@ def sizes(*cycle: int) -> tuple[int, ...]:
 
 
 ONE, MIX, MOST = sizes(60), sizes(60, 590, 60, 1514), sizes(*[60, 1514] * 32)
+
+
+def flows(streams: int, count: int, drawn: int, churn: int) -> tuple[int, ...]:
+    """Return struct flows, and zeros before it to where 8 bytes may begin; ``churn``: 2^-20 ns."""
+    return 0, count, streams, count % streams, drawn, 1, drawn or churn > 0 or count > 1 << 15, churn, 0
+
+
+def sending(paced: int, stamped: int, looked: int, streams: int, count: int, *shape: tuple[int, ...],
+            alone: int = 0, burst: int = 1, drawn: int = 0, churn: int = 0) -> tuple[int, ...]:  # fmt: skip
+    """Return struct send_settings; ``shape``: layout and sizes."""
+    layout, cycle = shape
+    steps = (0x0A000001, 0x0A010001, 1024, 1, 0, 1, count)
+    return (paced, stamped, looked, burst, alone, *flows(streams, count, drawn, churn), *steps, *layout, *cycle,
+            0, *[0] * 18)  # fmt: skip
+
+
+def receiving(streams: int, count: int, *shape: tuple[int, ...],
+              burst: int = 1, drawn: int = 0, churn: int = 0) -> tuple[int, ...]:  # fmt: skip
+    """Return struct receive_settings."""
+    layout, cycle = shape
+    return 0x58445000, burst, 9, 0, 0, *flows(streams, count, drawn, churn), *layout, *cycle
+
+
 SETTINGS = {
     "send.bpf.o": {
-        "max": (0, 0, 0, 1, 1, 0, *PLAIN, *ONE),
-        "stamped": (0, 1, 16, 4, 64, 0, *PLAIN, *ONE),
-        "paced": (1, 7, 16, 4, 64, 0, *PLAIN, *ONE),
-        "sender alone": (0, 0, 0, 1, 1, 1, *PLAIN, *ONE),
-        "receiver alone": (0, 1, 16, 4, 64, 2, *PLAIN, *ONE),
-        "tagged": (0, 1, 16, 4, 64, 0, *TAGGED, *sizes(64)),
-        "IPv6": (1, 7, 16, 4, 64, 0, *SIX, *sizes(84)),
-        "tagged IPv6": (0, 0, 0, 4, 64, 0, *TAGGED_SIX, *sizes(88)),
-        "IMIX": (0, 1, 16, 4, 64, 0, *PLAIN, *MIX),
-        "IMIX of 64": (1, 7, 16, 4, 64, 0, *PLAIN, *MOST),
+        "max": sending(0, 0, 0, 1, 1, PLAIN, ONE),
+        "stamped": sending(0, 1, 16, 4, 64, PLAIN, ONE),
+        "paced": sending(1, 7, 16, 4, 64, PLAIN, ONE),
+        "in bursts": sending(1, 7, 16, 4, 64, PLAIN, ONE, burst=32),
+        "drawn": sending(0, 1, 16, 4, 1_000_000, PLAIN, ONE, drawn=1),
+        "replaced": sending(1, 1, 16, 4, 64, PLAIN, ONE, churn=1 << 30),
+        "sender alone": sending(0, 0, 0, 1, 1, PLAIN, ONE, alone=1),
+        "receiver alone": sending(0, 1, 16, 4, 64, PLAIN, ONE, alone=2),
+        "tagged": sending(0, 1, 16, 4, 64, TAGGED, sizes(64)),
+        "IPv6": sending(1, 7, 16, 4, 64, SIX, sizes(84)),
+        "tagged IPv6": sending(0, 0, 0, 4, 64, TAGGED_SIX, sizes(88)),
+        "IMIX": sending(0, 1, 16, 4, 64, PLAIN, MIX),
+        "IMIX of 64": sending(1, 7, 16, 4, 64, PLAIN, MOST),
     },
     "receive.bpf.o": {
-        "one stream": (0x58445000, 1, 64, 9, 0, *PLAIN, *ONE),
-        "streams": (0x58445000, 4, 64, 9, 0, *PLAIN, *sizes(1514)),
-        "many flows": (0x58445000, 4, 100_000, 9, 0, *PLAIN, *ONE),
-        "tagged": (0x58445000, 4, 64, 9, 0, *TAGGED, *sizes(68)),
-        "IPv6": (0x58445000, 1, 64, 9, 0, *SIX, *sizes(1513)),
-        "tagged IPv6": (0x58445000, 4, 64, 9, 0, *TAGGED_SIX, *sizes(84)),
-        "IMIX": (0x58445000, 4, 64, 9, 0, *PLAIN, *MIX),
-        "IMIX of 64": (0x58445000, 1, 64, 9, 0, *PLAIN, *MOST),
+        "one stream": receiving(1, 64, PLAIN, ONE),
+        "streams": receiving(4, 64, PLAIN, sizes(1514)),
+        "many flows": receiving(4, 100_000, PLAIN, ONE),
+        "in bursts": receiving(4, 64, PLAIN, ONE, burst=32),
+        "drawn": receiving(4, 1_000_000, PLAIN, ONE, drawn=1),
+        "replaced": receiving(4, 64, PLAIN, ONE, churn=1 << 30),
+        "tagged": receiving(4, 64, TAGGED, sizes(68)),
+        "IPv6": receiving(1, 64, SIX, sizes(1513)),
+        "tagged IPv6": receiving(4, 64, TAGGED_SIX, sizes(84)),
+        "IMIX": receiving(4, 64, PLAIN, MIX),
+        "IMIX of 64": receiving(1, 64, PLAIN, MOST),
     },
     "receive_device.bpf.o": {},  # compiled only: the kernel takes it bound to a device, as xdpgen's own tests load it
 }

@@ -22,6 +22,7 @@ from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import use_lab
 from xdplab.labs.vm import kernels
+from xdplab.plan.maps import IN_USER_SPACE
 from xdplab.programs.proof import count_bytecode, prove_user
 from xdplab.programs.userspace import compile_user
 from xdplab.studies.execution.benchmarks import BPF, all_benchmarks, object_name
@@ -102,7 +103,7 @@ def prove(clang: Clang, accesses: tuple[int, ...]) -> None:
     for built in objects.generated(clang.folder, accesses):
         spec = built.program
         assert len(count_bytecode(built.image, spec)) == 4
-        if spec.form == "bounded":
+        if spec.form == "bounded" and (spec.workload != "lookup" or spec.map_type in IN_USER_SPACE):
             prove_user(compile_user(spec, clang.folder, cc=find_clang()).read_bytes(), spec)
 
 
