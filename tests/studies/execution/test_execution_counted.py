@@ -183,8 +183,7 @@ CASES = {USER: {**BOTH, **IN_USER_SPACE}, BPF: {**BOTH, **IN_BPF}, MODULE: IN_TH
 
 def _module(tree: BuildTree, folder: Path, benchmarks: Sequence[str]) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("objects", "benchmarks"):
-            patch.setattr(f"xdplab.studies.execution.{module}.shipped", lambda _: folder)
+        patch.setattr("xdplab.studies.execution.benchmarks.shipped", lambda _: folder)
         built = build_module(tree, [all_benchmarks()[benchmark] for benchmark in benchmarks])
     path = folder / built.name
     path.write_bytes(built.read_bytes())
