@@ -201,7 +201,7 @@ def lookup_cost(request: FigureRequest) -> View:
     """Time of one lookup, by BPF_PROG_TEST_RUN, against its map's entries; a line for each kind of map."""
     marks = collect(unlimited(labelled(request)), request.figure, "line")
     note = "(test run of N − test run of 0) / N: one lookup, its key and the read of its value, of keys in turn."
-    look = Look(Axes("entries of the map", "time per lookup (ns)", "log", "log"))
+    look = Look(Axes("entries of the map", "time per lookup (ns)", "log"))  # a difference may be below zero
     return described(request, marks, look, note, beside=("accesses", "program_name"))
 
 
