@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import plan, xdplab
-from xdplab.cli.ktap import KtapCase, KtapCases
+from xdplab.cli.ktap import KtapCase, KtapCases, Result
 
 RESULT = re.compile(r"(ok|not ok) ([0-9]+) (?:- )?([^#]*)(?: # (SKIP) ?(.*))?")
 """A result line by kunit_parser.py."""
@@ -31,6 +31,28 @@ def test_whatever_a_name_has_a_case_is_one_result() -> None:
         KtapCase("x\x1b[2J", "skip", "# 1"),
     ]
     assert [result for result, _ in parsed(KtapCases().text(cases))] == ["ok", "not ok", "skip"]
+
+
+@pytest.mark.parametrize(
+    ("results", "code", "ends"),
+    [
+        (["ok", "skip"], 0, 0),
+        (["ok", "skip"], 2, 0),  # a race that is undecided
+        (["ok"], 1, 1),  # trials are missing
+        (["ok"], 7, 1),  # an error behind the cases
+        (["not ok", "ok"], 0, 1),
+        (["skip"], 5, 4),
+        (None, 5, 4),
+        (None, 3, 4),  # no lab
+        (None, 2, 1),  # a wrong plan
+        (["ok"], 130, 130),
+    ],
+)
+def test_the_exit_code_is_that_of_a_test_of_the_kernel(results: list[Result] | None, code: int, ends: int) -> None:
+    cases = KtapCases()
+    if results is not None:
+        cases.text([KtapCase("a", result) for result in results])
+    assert cases.exit_code(code) == ends
 
 
 def test_claims_are_cases(tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ from xdplab.text import visible
 FAIL, SKIP = 1, 4
 """Exit codes of the kernel's tests: tools/testing/selftests/kselftest.h."""
 
+_BY_CASES = (0, 2, UnsupportedError.exit_code)
+"""Exit codes with which a command has answered; 2: undecided, not comparable, or not to be told."""
+
 Result = Literal["ok", "not ok", "skip"]
 
 
@@ -62,10 +65,15 @@ class KtapCases:
         """Print nothing."""
 
     def exit_code(self, code: int) -> int:
-        """Return the exit code of a test of the kernel: what the cases say, or what ``code`` of xdplab means."""
-        skipped = code in (LabError.exit_code, UnsupportedError.exit_code)
-        without_cases = code if code in (0, INTERRUPTED) else SKIP if skipped else FAIL
-        return without_cases if self._code is None else self._code
+        """Return the exit code of a test of the kernel: what the cases say, or what ``code`` of xdplab means.
+
+        Cases that all passed do not hide that trials are missing, or that an error came behind them.
+        """
+        if code == INTERRUPTED:
+            return code
+        if self._code is not None:
+            return self._code if code in _BY_CASES else FAIL
+        return 0 if code == 0 else SKIP if code in (LabError.exit_code, UnsupportedError.exit_code) else FAIL
 
     def text(self, more: Iterable[KtapCase]) -> str:
         """Return all cases: the trials, then ``more``."""
