@@ -289,7 +289,8 @@ def format_option(*forms: str) -> Callable[[F], F]:
         is_eager=True,  # --json looks at it
         expose_value="table" in forms,
         callback=_for_person,
-        help="Print it for a spreadsheet, a text, or a script; KTAP is what the kernel's tests print.",
+        help=f"Print it {'for a spreadsheet, a text, or' if 'table' in forms else 'for'} a script"
+        + ("; KTAP is what the kernel's tests print." if "ktap" in forms else "."),
     )
 
 
