@@ -15,8 +15,9 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import PlanError
+from xdplab.formats.map_entries import Column, columns_of, rows_of
 from xdplab.lazy import lazy
-from xdplab.plan.maps import Column, Row, columns_of, rows_of
+from xdplab.plan.maps import Row
 from xdplab.programs.btf import Btf, BtfField, BtfType
 from xdplab.programs.build import Filling
 from xdplab.programs.image import section_of

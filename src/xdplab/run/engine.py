@@ -183,26 +183,6 @@ class InTurn(Generic[T]):
         engine.measure(trials, self.session_of)
 
 
-@dataclass(frozen=True)
-class AtOnce(Generic[T]):
-    """Threads of this process, one per lane, for places that do not disturb each other, such as guests that count.
-
-    Trials whose lane is None are measured after the others. After Ctrl-C or an error in one lane, each other lane ends
-    with its trial under way.
-    """
-
-    lane_of: Callable[[T], str | None]
-    session_of: SessionOf[T]
-
-    def measure(self, engine: Engine[T], trials: Sequence[T]) -> None:
-        lanes: dict[str | None, list[T]] = {}
-        for trial in trials:
-            lanes.setdefault(self.lane_of(trial), []).append(trial)
-        alone = lanes.pop(None, [])
-        engine.measure_at_once(list(lanes.values()), self.session_of)
-        engine.measure(alone, self.session_of)
-
-
 def blocks_of(trials: Iterable[T]) -> deque[list[T]]:
     """Return the blocks of a round, in the order of the trials."""
     return deque(list(group) for _, group in groupby(trials, key=lambda t: (t.repetition, t.block)))

@@ -13,7 +13,7 @@ import pandas as pd
 
 from xdplab.errors import LabError, ResultsError
 from xdplab.run.derived import Recipe, Tables, all_gone, warn_gone
-from xdplab.run.engine import AtOnce, F, InTurn, OfT, Session, Workers, run_trials
+from xdplab.run.engine import Engine, F, InTurn, OfT, Session, SessionOf, T, Workers, run_trials
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState
@@ -34,6 +34,26 @@ class StudySession(Session[OfT, F], Protocol[OfT, F]):
     @property
     def place(self) -> Place | None:
         """The place between ``enter_block`` and ``leave_block``; None if only this machine is needed."""
+
+
+@dataclass(frozen=True)
+class AtOnce(Generic[T]):
+    """Threads of this process, one per lane, for places that do not disturb each other, such as guests that count.
+
+    Trials whose lane is None are measured after the others. After Ctrl-C or an error in one lane, each other lane ends
+    with its trial under way.
+    """
+
+    lane_of: Callable[[T], str | None]
+    session_of: SessionOf[T]
+
+    def measure(self, engine: Engine[T], trials: Sequence[T]) -> None:
+        lanes: dict[str | None, list[T]] = {}
+        for trial in trials:
+            lanes.setdefault(self.lane_of(trial), []).append(trial)
+        alone = lanes.pop(None, [])
+        engine.measure_at_once(list(lanes.values()), self.session_of)
+        engine.measure(alone, self.session_of)
 
 
 Compare = Callable[[Run[StudyPlan[R, P]], Run[StudyPlan[R, P]], str, Sequence[Run[StudyPlan[R, P]]], float], Any]

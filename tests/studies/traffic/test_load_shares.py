@@ -10,8 +10,9 @@ from xdplab.errors import PlanError, ResultsError, UnsupportedError
 from xdplab.plan import Point, parse_plan, points_of
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.kinds import open_run
-from xdplab.studies.search.kind import pdr_files
-from xdplab.studies.traffic.pdr import FILE, joined, known_pdr, of_search, offered_rate, remark
+from xdplab.studies.search.kind import pdr_files, pdr_of
+from xdplab.studies.traffic.columns import pdr_remark
+from xdplab.studies.traffic.pdr import FILE, joined, known_pdr, offered_rate
 from xdplab.studies.trial_facts import Limit
 
 NO_LINK = Limit(None, "a virtual link has no rate, whatever its `speed` says")
@@ -42,7 +43,7 @@ def test_a_share_is_of_the_pdr_and_other_loads_are_what_they_are(tmp_path: Path)
     rows = [{"pdr_key": half.pdr_key, "pdr_pps": pps} for pps in (1e6, 1.2e6, 5e6, None)]
     run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
     assert known_pdr(run) == {}
-    run.write_json(FILE, of_search("search", pd.DataFrame(rows)))
+    run.write_json(FILE, pdr_of("search", pd.DataFrame(rows)))
     assert offered_rate(half, known_pdr(run), NO_LINK) == pytest.approx(0.6e6)
     assert offered_rate(top, known_pdr(run), NO_LINK) is None
     assert offered_rate(paced, known_pdr(run), NO_LINK) == 20e3
@@ -81,15 +82,15 @@ def test_a_trial_says_what_is_special_about_its_pdr(tmp_path: Path) -> None:
     told = {}
     for name, limited in (("plain", "dut"), ("bound", "generator")):
         run = RunDirectory.create(tmp_path, name, run_id="ab12", plan_yaml="")
-        assert remark(run, half, "netns:a") is None
-        run.write_json(FILE, of_search("search", pd.DataFrame([row, row | {"limited_by": limited}])))
+        assert pdr_remark(run, half, "netns:a") is None
+        run.write_json(FILE, pdr_of("search", pd.DataFrame([row, row | {"limited_by": limited}])))
         told[name] = run
-    assert remark(told["plain"], half, "netns:a") is None
-    assert remark(told["plain"], half, "netns:b") == "the PDR was searched in lab netns:a"
-    assert remark(told["bound"], half, "netns:a") == (
+    assert pdr_remark(told["plain"], half, "netns:a") is None
+    assert pdr_remark(told["plain"], half, "netns:b") == "the PDR was searched in lab netns:a"
+    assert pdr_remark(told["bound"], half, "netns:a") == (
         "the PDR is at least what was found: generator limited the search, not the DUT"
     )
-    assert remark(told["bound"], top, "netns:b") is None
+    assert pdr_remark(told["bound"], top, "netns:b") is None
 
 
 def test_another_search_may_add_pdrs_to_a_run_and_change_none(tmp_path: Path) -> None:

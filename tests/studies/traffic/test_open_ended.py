@@ -19,8 +19,8 @@ from xdplab.run.progress import to_go
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, read_state
 from xdplab.studies.traffic import race
-from xdplab.studies.traffic.race import OpenEnded
-from xdplab.studies.traffic.run_files import create_run, deciding_pairs, plan_trials, run_plan, run_trials_of
+from xdplab.studies.traffic.race import OpenEnded, deciding_pairs
+from xdplab.studies.traffic.run_files import create_run, plan_trials, run_plan, run_trials_of
 
 POINTS = {"points": {"mode": ["native", "generic"], "accesses": [100]}}
 UNTIL = {"name": "u", "repetitions": {"until": "2%", "at_least": 4, "at_most": 12}, "blocks": [POINTS]}

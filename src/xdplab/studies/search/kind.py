@@ -140,8 +140,23 @@ def as_searched(plan: Plan, chosen: Profile) -> Plan:
     return plan.model_copy(update={"blocks": blocks})
 
 
+def pdr_of(name: str, table: pd.DataFrame) -> dict[str, Any]:
+    """Return the part of a search's table that a run stores: the median PDR over the repetitions of each point.
+
+    ``labs`` are those that searched it, ``limited`` is what ended the search before the DUT's limit was reached.
+    """
+    by_key = table.dropna(subset=["pdr_pps"]).groupby("pdr_key")
+    medians = {str(key): float(value) for key, value in by_key["pdr_pps"].median().items()}
+    remarks: dict[str, dict[str, list[str]]] = {"labs": {}, "limited": {}}
+    for key, rows in by_key:
+        remarks["labs"][str(key)] = sorted(set(rows["lab"].dropna())) if "lab" in rows else []
+        limits = set(rows["limited_by"].dropna()) if "limited_by" in rows else set()
+        remarks["limited"][str(key)] = sorted(limits & {"generator"})
+    return {"search": name, "pdr_pps": medians, **remarks}
+
+
 def pdr_files(search: Run[Any]) -> Files:
     """Return the file that gives a run the PDRs of ``search``. Raises ResultsError if it is not a search."""
     if search.kind.name != "search":
         raise ResultsError(f"{search.directory.path} is not a search", remedy="`xdplab search PLAN` makes one")
-    return {pdr.FILE: pdr.of_search(search.directory.name, search.rows())}
+    return {pdr.FILE: pdr_of(search.directory.name, search.rows())}

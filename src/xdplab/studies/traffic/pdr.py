@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.plan import Point
@@ -12,30 +12,12 @@ from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.studies.trial_facts import Limit
 from xdplab.text import many
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 FILE = "pdr.json"
-
-
-def of_search(name: str, table: pd.DataFrame) -> dict[str, Any]:
-    """Return the part of a search's table that a run stores: the median PDR over the repetitions of each point.
-
-    ``labs`` are those that searched it, ``limited`` is what ended the search before the DUT's limit was reached.
-    """
-    by_key = table.dropna(subset=["pdr_pps"]).groupby("pdr_key")
-    medians = {str(key): float(value) for key, value in by_key["pdr_pps"].median().items()}
-    remarks: dict[str, dict[str, list[str]]] = {"labs": {}, "limited": {}}
-    for key, rows in by_key:
-        remarks["labs"][str(key)] = sorted(set(rows["lab"].dropna())) if "lab" in rows else []
-        limits = set(rows["limited_by"].dropna()) if "limited_by" in rows else set()
-        remarks["limited"][str(key)] = sorted(limits & {"generator"})
-    return {"search": name, "pdr_pps": medians, **remarks}
 
 
 def joined(run: RunDirectory, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a run stores once it has the PDRs of another search, too. Raises PlanError if they contradict."""
-    before = _stored(run)
+    before = stored(run)
     old, new = before.get("pdr_pps", {}), given["pdr_pps"]
     if other := [key for key in old if new.get(key, old[key]) != old[key]]:
         raise PlanError(
@@ -47,28 +29,15 @@ def joined(run: RunDirectory, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**before, **given, **both}
 
 
-def remark(run: RunDirectory, point: Point, lab: str | None) -> str | None:
-    """Return what is special about the PDR that the load of ``point`` is a share of; None if nothing is."""
-    if point.load_share is None:
-        return None
-    stored = _stored(run)
-    labs, limits = (stored.get(name, {}).get(point.pdr_key, []) for name in ("labs", "limited"))
-    parts = []
-    if labs and lab is not None and labs != [lab]:
-        parts.append(f"the PDR was searched in lab {', '.join(labs)}")
-    if limits:
-        parts.append(f"the PDR is at least what was found: {', '.join(limits)} limited the search, not the DUT")
-    return "; ".join(parts) or None
-
-
-def _stored(run: RunDirectory) -> dict[str, Any]:
+def stored(run: RunDirectory) -> dict[str, Any]:
+    """Return what a run stores of its searches; nothing where its loads need none."""
     path = run.path / FILE
     return read_json(path, dict) if path.exists() else {}
 
 
 def known_pdr(run: RunDirectory) -> dict[str, float]:
     """Return the stored PDRs of ``run`` in frames per second, by `Point.pdr_key`."""
-    return dict(_stored(run).get("pdr_pps", {}))
+    return dict(stored(run).get("pdr_pps", {}))
 
 
 def offered_rate(point: Point, pdr: Mapping[str, float], link: Limit) -> float | None:

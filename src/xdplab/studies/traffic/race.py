@@ -17,10 +17,11 @@ from xdplab.analysis.decide.race import Known, Outcome, Standing, median_interva
 from xdplab.analysis.series import valid
 from xdplab.errors import ResultsError
 from xdplab.plan import Arrangement, Plan, Point, Trial
+from xdplab.plan.factors import BY_COLUMN, of_program
 from xdplab.plan.model import Race, Until
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, last_attempts
-from xdplab.studies.traffic.run_files import deciding_pairs, race_pairs, race_sides, run_plan, why_not_sliced
+from xdplab.studies.traffic.run_files import race_pairs, run_plan, why_not_sliced
 from xdplab.studies.traffic.trials import attempt_rows, settled_trials
 
 PointPair = tuple[Point, Point]
@@ -33,6 +34,15 @@ MEASUREMENTS = {"testrun_raw_ns": ("test run", "ns"), "packet_instructions": ("p
 def _arrangement(run: RunDirectory) -> Arrangement:
     arrangement: Arrangement = next(run.journal.events("planned"))["arrangement"]
     return arrangement
+
+
+def deciding_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]]:
+    """Return the pairs whose rates decide a race: those at maximum load, if there are any.
+
+    A paced rate is the one that was asked for, on both sides: it would hide the others' difference.
+    """
+    pairs = race_pairs(plan, arrangement)
+    return [(a, b) for a, b in pairs if a.load == b.load == "max"] or pairs
 
 
 def _pairs(run: RunDirectory, plan: Plan) -> list[PointPair]:
@@ -156,6 +166,28 @@ def race_line(run: RunDirectory) -> str:
     n, most = outcome.standing.ratio.n, plan.race.at_most
     ended = f" The race ended with the pair that decided it, of at most {most}." if outcome.standing.settled else ""
     return f"{outcome.text}{_why_by_windows(run, outcome.standing)}.{ended if n < most else ''}"
+
+
+_TOLD_BY_OTHERS = ("point_id", "file", "program_sha256", "frames_sha256", "rate_requested_pps")
+
+
+def race_sides(plan: Plan, arrangement: Arrangement) -> tuple[str, str]:
+    """Return a description of A and of B of a race: the factors in which their first points differ."""
+    first, second = race_pairs(plan, arrangement)[0]
+    cells = first.factors() | {"lab": first.lab}, second.factors() | {"lab": second.lab}
+    differing = [name for name in cells[0] if cells[0][name] != cells[1][name]]
+    names = [name for name in differing if name not in _TOLD_BY_OTHERS]
+    names = names or [name for name in differing if name in ("file", "program_sha256")][:1]  # of one name
+    if "program_name" in names:
+        names = [name for name in names if name in ("program_name", "accesses") or not of_program(BY_COLUMN[name])]
+
+    def text(side: Mapping[str, object]) -> str:
+        values = {name: plan.lab if (name, side[name]) == ("lab", "auto") else side[name] for name in names}
+        plain = ("program_name", "file", "mode", "lab")
+        shown = [(name, value) for name, value in values.items() if value is not None]
+        return ", ".join(f"{value}" if name in plain else f"{name} {value}" for name, value in shown)
+
+    return text(cells[0]), text(cells[1])
 
 
 def race_names(run: RunDirectory) -> tuple[str, str]:

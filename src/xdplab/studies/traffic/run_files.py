@@ -23,7 +23,6 @@ from xdplab.plan import (
     trial_s,
 )
 from xdplab.plan.copies import copied_into
-from xdplab.plan.factors import BY_COLUMN, of_program
 from xdplab.plan.points import SLICES, block_points, select
 from xdplab.run.disk import disk_errors, reason
 from xdplab.text import many
@@ -92,15 +91,6 @@ def require_files(trials: Sequence[Trial]) -> None:
             raise PlanError(f"program.frames: {path}: {reason(error)}", remedy=remedy) from None
 
 
-def deciding_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]]:
-    """Return the pairs whose rates decide a race: those at maximum load, if there are any.
-
-    A paced rate is the one that was asked for, on both sides: it would hide the others' difference.
-    """
-    pairs = race_pairs(plan, arrangement)
-    return [(a, b) for a, b in pairs if a.load == b.load == "max"] or pairs
-
-
 def rivals(plan: Plan, arrangement: Arrangement) -> dict[str, Point]:
     """Return the points of a race's side b that are measured in slices, by id, each with its point of side a."""
     if plan.race is None or plan.race.by == "windows":
@@ -132,28 +122,6 @@ _EXCHANGED = ("native", "generic")
 
 def _with_slices(point: Point, sliced: bool) -> Point:
     return replace(point, passes=(*point.passes, SLICES)) if sliced else point
-
-
-_TOLD_BY_OTHERS = ("point_id", "file", "program_sha256", "frames_sha256", "rate_requested_pps")
-
-
-def race_sides(plan: Plan, arrangement: Arrangement) -> tuple[str, str]:
-    """Return a description of A and of B of a race: the factors in which their first points differ."""
-    first, second = race_pairs(plan, arrangement)[0]
-    cells = first.factors() | {"lab": first.lab}, second.factors() | {"lab": second.lab}
-    differing = [name for name in cells[0] if cells[0][name] != cells[1][name]]
-    names = [name for name in differing if name not in _TOLD_BY_OTHERS]
-    names = names or [name for name in differing if name in ("file", "program_sha256")][:1]  # of one name
-    if "program_name" in names:
-        names = [name for name in names if name in ("program_name", "accesses") or not of_program(BY_COLUMN[name])]
-
-    def text(side: Mapping[str, object]) -> str:
-        values = {name: plan.lab if (name, side[name]) == ("lab", "auto") else side[name] for name in names}
-        plain = ("program_name", "file", "mode", "lab")
-        shown = [(name, value) for name, value in values.items() if value is not None]
-        return ", ".join(f"{value}" if name in plain else f"{name} {value}" for name, value in shown)
-
-    return text(cells[0]), text(cells[1])
 
 
 def create_run(

@@ -10,15 +10,17 @@ import pandas as pd
 from xdplab.absent import Absent
 from xdplab.analysis.derived import ACROSS_TRIALS
 from xdplab.analysis.verdicts import RULES_VERSION
+from xdplab.plan import Point
 from xdplab.run.columns import Column, by_name, version_of
 from xdplab.run.frames import frame
-from xdplab.studies.traffic import pdr
+from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.columns.dut import DUT
 from xdplab.studies.traffic.columns.program import PROGRAM
 from xdplab.studies.traffic.columns.rates import RATE
 from xdplab.studies.traffic.columns.sent import LATENCY, SENT
 from xdplab.studies.traffic.columns.setup import POINT, SETUP
 from xdplab.studies.traffic.columns.source import TrialSource
+from xdplab.studies.traffic.pdr import stored
 
 
 def _verdict(t: TrialSource) -> str:
@@ -29,8 +31,22 @@ def _reason(t: TrialSource) -> str | None:
     if t.attempt.status != "measured":
         return t.attempt.reason
     valid = t.verdict.verdict == "valid"
-    remarks = (t.verdict.reason, pdr.remark(t.run, t.point, t.facts.lab) if valid else None)
+    remarks = (t.verdict.reason, pdr_remark(t.run, t.point, t.facts.lab) if valid else None)
     return "; ".join(remark for remark in remarks if remark)
+
+
+def pdr_remark(run: RunDirectory, point: Point, lab: str | None) -> str | None:
+    """Return what is special about the PDR that the load of ``point`` is a share of; None if nothing is."""
+    if point.load_share is None:
+        return None
+    searches = stored(run)
+    labs, limits = (searches.get(name, {}).get(point.pdr_key, []) for name in ("labs", "limited"))
+    parts = []
+    if labs and lab is not None and labs != [lab]:
+        parts.append(f"the PDR was searched in lab {', '.join(labs)}")
+    if limits:
+        parts.append(f"the PDR is at least what was found: {', '.join(limits)} limited the search, not the DUT")
+    return "; ".join(parts) or None
 
 
 def _limited_by(t: TrialSource) -> str:

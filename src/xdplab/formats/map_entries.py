@@ -1,0 +1,113 @@
+"""Files that fill a user's map, CSV or JSON: their entries one by one, or by columns that are packed all at once."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from xdplab.errors import PlanError
+from xdplab.plan.maps import PAIR, Row, pairs
+
+Column = tuple[list[Any], Sequence[Any]]
+"""The steps to a field, such as ``["key", "src"]``, and its value in each entry."""
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
+
+
+def rows_of(contents: Any, place: str) -> Iterator[Row]:
+    """Yield key and value of each entry. Raises PlanError, with the line of a file that cannot be read."""
+    if not isinstance(contents, str):
+        yield from pairs(contents)
+        return
+    path = Path(contents)
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise PlanError(f"{place}: {path}: {reason}", remedy="paths are relative to the plan's file") from None
+    yield from (
+        _of_json(text, f"{place}: {path.name}") if path.suffix == ".json" else _of_csv(text, f"{place}: {path.name}")
+    )
+
+
+def columns_of(contents: Any) -> list[Column]:
+    """Return many entries by columns, which are packed all at once; none if they have no columns."""
+    try:
+        if isinstance(contents, str) and contents.endswith(".csv"):
+            return _columns_of_csv(Path(contents).read_text())
+        given = json.loads(Path(contents).read_text()) if isinstance(contents, str) else contents
+        if isinstance(given, dict):
+            keys, values = list(given), list(given.values())
+        elif isinstance(given[0], tuple):
+            keys, values = [key for key, _ in given], [value for _, value in given]
+        elif all(row.keys() == PAIR for row in given):
+            keys, values = [row["key"] for row in given], [row["value"] for row in given]
+        else:
+            return []
+    except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError):
+        return []
+    fields = values[0].keys() if values and isinstance(values[0], dict) else None
+    if fields and all(isinstance(value, dict) and value.keys() == fields for value in values):
+        return [(["key"], keys), *((["value", name], [value[name] for value in values]) for name in fields)]
+    return [(["key"], keys), (["value"], values)]
+
+
+def _columns_of_csv(text: str) -> list[Column]:
+    reader = csv.reader(text.splitlines())
+    header = next(reader, [])
+    cells: list[str] = []
+    for row in reader:
+        if len(row) not in (0, len(header)):
+            return []
+        cells += row
+    return [(_steps(name), cells[at :: len(header)]) for at, name in enumerate(header)] if cells else []
+
+
+def _steps(name: str) -> list[Any]:
+    return [step[0] or int(step[1]) for step in _STEP.findall(name.strip())]
+
+
+def _of_json(text: str, place: str) -> Iterator[Row]:
+    try:
+        contents = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise PlanError(f"{place} is not JSON: {error}") from None
+    listed = isinstance(contents, list) and all(isinstance(row, dict) and row.keys() == PAIR for row in contents)
+    if not listed and not isinstance(contents, dict):
+        raise PlanError(f'{place} holds neither {{"KEY": VALUE}} nor [{{"key": …, "value": …}}]')
+    yield from pairs(contents)
+
+
+def _of_csv(text: str, place: str) -> Iterator[Row]:
+    """Columns are ``key`` and ``value``, or their parts: ``key.src``, ``value.limits[0]``."""
+    reader = csv.reader(text.splitlines())
+    header = [name.strip() for name in next(reader, [])]
+    paths = [_steps(name) for name in header]
+    if {path[0] for path in paths if path} != PAIR:
+        raise PlanError(f"{place}: its first line names the columns: `key,value`, or parts as `key.src,value.hits`")
+    for row in reader:
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise PlanError(f"{place}:{reader.line_num}: {len(row)} cells are below {len(header)} names")
+        whole: dict[Any, Any] = {}
+        for path, each in zip(paths, row, strict=True):
+            _put(whole, path, each.strip())
+        yield _listed(whole["key"]), _listed(whole["value"])
+
+
+def _put(whole: dict[Any, Any], path: list[Any], value: str) -> None:
+    for step in path[:-1]:
+        whole = whole.setdefault(step, {})
+    whole[path[-1]] = value
+
+
+def _listed(part: Any) -> Any:
+    """Return the parts with elements of an array as a list."""
+    if not isinstance(part, dict):
+        return part
+    inside = {step: _listed(one) for step, one in part.items()}
+    return [inside[step] for step in sorted(inside)] if all(isinstance(step, int) for step in inside) else inside
