@@ -246,8 +246,15 @@ def show_answer(answer: RunAnswer) -> None:
         else:
             screen.print_table(table["rows"], table["title"])
         tell("")
+        show_meaning(table["meaning"], answer.summary)
     for line in () if answer.placed else answer.summary:
         tell(line)
+
+
+def show_meaning(meaning: str, summary: Sequence[str]) -> None:
+    """Print the line below a table that says what it means, unless the run's answer has it."""
+    if meaning.rstrip(".").lower() not in " ".join(summary).lower():
+        tell(fitted(meaning, min(screen.width(), BROADEST)) + "\n")
 
 
 def tell_unfinished(run: RunDirectory) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from xdplab.cli.common import NOTHING_VALID, figure_facts, observer_of, print_json, results_facts, tell
+from xdplab.cli.common import NOTHING_VALID, figure_facts, observer_of, print_json, results_facts, show_meaning, tell
 from xdplab.errors import ResultsError, UnsupportedError
 from xdplab.lazy import lazy
 from xdplab.text import step
@@ -134,6 +134,7 @@ def show_results(run: Run[Any]) -> None:
             continue
         screen.print_table(table["rows"], table["title"])
         tell("")
+        show_meaning(table["meaning"], answer.summary)
     for line in answer.summary:
         if line != run.state.text:
             tell(line)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import SCRIPT_FORMAT, print_json, results_facts, show_frame, tell
+from xdplab.cli.common import SCRIPT_FORMAT, print_json, results_facts, show_frame, show_meaning, tell
 from xdplab.cli.conduct import exit_code, measure_missing, show_results, study_run
 from xdplab.cli.options import PATH, StudyRun, options_as, study_run_options
 from xdplab.cli.programs import ProgramSettings, user_program_options
@@ -159,11 +159,12 @@ def _cases(request: CostRequest, results: Path) -> list[Case]:
 
 def _show_tables(run: Run[Any]) -> None:
     """Print the tables of a run; of the lines of several packets, unless --top was given, how they are printed."""
-    tables = run.tables()
+    tables, summary = run.tables(), run.summary()
     of_lines = [] if run.plan.request.top else [name for name in tables if name.startswith("lines") and name != "lines"]
     for name, table in tables.items():
         if name not in of_lines:
             show_frame(table.frame, title=table.title)
+            show_meaning(table.meaning, summary)
     if of_lines:
         last = f" (to {of_lines[-1]})" * (len(of_lines) > 1)
         tell(f"source lines of each: `xdplab show {run.directory.path} --table {of_lines[0]}`{last}")

@@ -153,4 +153,5 @@ def _answer(run: Run[Any]) -> RunAnswer:
 def _texts(table: Table) -> dict[str, Any]:
     cells = frames.records(table.frame)
     rows = [{name: None if cell is None else str(cell) for name, cell in row.items()} for row in cells]
-    return {"title": table.title, "above": table.above, "rows": rows, "numbers": frames.records(table.numbers)}
+    shown = {"title": table.title, "meaning": table.meaning, "above": table.above}
+    return shown | {"rows": rows, "numbers": frames.records(table.numbers)}

@@ -14,12 +14,14 @@ from xdplab.run.disk import write_whole
 class Table(NamedTuple):
     """A table with its title; null cells are shown empty.
 
-    ``values``: the same for a program, where ``frame`` is text for a person (mean ± half).
+    ``values``: the same for a program, where ``frame`` is text for a person (mean ± half). ``meaning``: what it means,
+    in a line made from it.
     """
 
     title: str
     frame: pd.DataFrame
     values: pd.DataFrame | None = None
+    meaning: str = ""
 
     @property
     def above(self) -> list[str]:
@@ -41,7 +43,8 @@ def write_tables(tables: Mapping[str, Table], folder: Path) -> list[Path]:
     paths = []
     for name, table in tables.items():
         csv = table.frame.to_csv(index=False, lineterminator="\n")
-        paths.append(write_whole(folder / f"{name}.md", f"# {table.title}\n\n{markdown(table.frame)}".encode()))
+        text = "\n\n".join(filter(None, (f"# {table.title}", table.meaning, markdown(table.frame))))
+        paths.append(write_whole(folder / f"{name}.md", text.encode()))
         paths.append(write_whole(folder / f"{name}.csv", csv.encode()))
     return paths
 

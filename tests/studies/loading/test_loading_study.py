@@ -281,7 +281,7 @@ def test_parts_over_the_whole_are_a_finding(table: pd.DataFrame):
     verify = more["step"].eq("verify") & more["source"].eq(rows.GRAPH)
     more.loc[verify, "instructions"] *= 2
     assert "NO" in set(summaries.crosscheck(more)["parts ≤ whole"])
-    assert any("exceed the whole for 3 of 3" in words for words in summaries.findings(more)["finding"])
+    assert "exceed the whole for 3 of 3" in summaries.with_meanings(summaries.TABLES, more)["crosscheck"].meaning
 
 
 def test_pieces_of_a_bar_end_at_a_hundred(table: pd.DataFrame):

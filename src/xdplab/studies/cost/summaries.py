@@ -9,11 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.sentences import sentence
+from xdplab.analysis.sentences import estimate, percent, sentence, span
 from xdplab.studies.cost.classes import shares_text
 from xdplab.studies.cost.measurement import ALLOCATOR, APPLICATION, CALLED, PATH, PROGRAM, WHOLE
 from xdplab.studies.cost.points import TEST_RUN, CostPoint, CostRequest
 from xdplab.studies.cost.rows import CLASS, FUNCTION, INSTRUCTION, MADE_UP, PLACES, place_name
+from xdplab.studies.meaning import supported, table_with_line
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
 
@@ -32,18 +33,71 @@ PARTS = {
 
 def tables_of(plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> dict[str, Table]:
     """Return the cost of each program's packet, the lines of each, and the functions below them."""
-    tables = {"cost": Table("Instructions per packet", whole(table))}
+    tables = {"cost": table_with_line("Instructions per packet", whole(table), _wholes, table)}
     if len(beside := timed(table)):
-        tables["time"] = Table("Instructions per packet beside its time, median (least to most)", beside)
+        title = "Instructions per packet beside its time, median (least to most)"
+        tables["time"] = table_with_line(title, beside, _per_ns, table)
     if len(paths := classes(table)):
-        tables["classes"] = Table("Packets whose path differs, instructions of the program with what it calls", paths)
+        title = "Packets whose path differs, instructions of the program with what it calls"
+        tables["classes"] = table_with_line(title, paths, _paths, table)
     cases = [rows for _, rows in table.groupby("trial_id", sort=False)]
     for number, rows in enumerate(cases, start=1):
         name = "lines" if len(cases) == 1 else f"lines{number}"
-        tables[name] = Table(_lines_title(rows.iloc[0], plan.request.top), lines(rows, plan.request.top))
+        title = _lines_title(rows.iloc[0], plan.request.top)
+        tables[name] = table_with_line(title, lines(rows, plan.request.top), lambda _, rows: _most_of_all(rows), rows)
     if len(table) and not table.loc[table["part"].eq(WHOLE), [*_CASE[1:], "flows"]].duplicated().any():
-        tables["functions"] = Table(f"The {TOP} functions that take most, instructions per packet", functions(table))
+        title = f"The {TOP} functions that take most, instructions per packet"
+        tables["functions"] = table_with_line(title, functions(table), _first_functions, table)
     return tables
+
+
+def _wholes(_shown: pd.DataFrame, table: pd.DataFrame) -> str:
+    """Say the range of several packets' costs; of one packet the answer, which has its parts."""
+    rows = table.loc[table["part"].eq(WHOLE)]
+    if len(rows) == 1:
+        return _of(rows.iloc[0], table, {})
+    ends = ("instructions", "low_instructions", "high_instructions")
+    values = {_named(row, rows): estimate(*(row[end] for end in ends)) for row in rows.to_dict("records")}
+    costs = span(values, exact=True) if rows["exact"].notna().all() else supported(values, "")
+    return f"a packet costs {costs.strip()} instructions" if costs else ""
+
+
+def _named(row: Mapping[Any, Any], rows: pd.DataFrame) -> str:
+    """Return a packet by what differs among several."""
+    names = [name for name in (*_CASE, "flows") if rows[name].nunique(dropna=False) > 1]
+    return ", ".join(f"{row[name]}{f' {unit}' if (unit := _UNITS.get(name)) else ''}" for name in names)
+
+
+MANY_TIMES = 6
+"""Trials from which on the least and the most of them hold their median at 95 %."""
+
+
+def _per_ns(_shown: pd.DataFrame, table: pd.DataFrame) -> str:
+    rows = table.loc[table["part"].eq(WHOLE) & table["timed_trials"].ge(MANY_TIMES)]
+    values = {
+        _named(row, rows): estimate(*(row["instructions"] / row[end] for end in ("ns_per_packet", "high_ns", "low_ns")))
+        for row in rows.to_dict("records")
+    }
+    text = supported(values, "instructions per ns")
+    return f"a packet gets {text}" if text else ""
+
+
+def _paths(_shown: pd.DataFrame, table: pd.DataFrame) -> str:
+    named = [(rows["program"].iloc[0], text) for _, rows in table.groupby("trial_id", sort=False)
+             if (text := _varying(rows))]  # fmt: skip
+    return "; ".join(text.replace("the program", program, 1) for program, text in named[:_MOST])
+
+
+def _first_functions(_shown: pd.DataFrame, table: pd.DataFrame) -> str:
+    """Say which function takes most of each of the first packets."""
+    texts = []
+    wholes = table.loc[table["part"].eq(WHOLE)]
+    for row in wholes.head(_MOST).to_dict("records"):
+        most = table.loc[table["trial_id"].eq(row["trial_id"]) & table["part"].eq(FUNCTION)].iloc[0]
+        share = percent(most["instructions"] / row["instructions"])
+        where = _named(row, wholes)
+        texts.append(f"{most['name']} ({share}{f', {where}' if where else ''})")
+    return f"the function with most of a packet's instructions is {', '.join(texts)}"
 
 
 def whole(table: pd.DataFrame) -> pd.DataFrame:
@@ -159,16 +213,23 @@ def _of(case: pd.Series[Any], rows: pd.DataFrame, units: Mapping[str, str]) -> s
     """Return the sentence of a case, which names the traffic that differs from case to case, by its ``units``."""
     parts_of_it = rows.loc[rows["part"].isin(PARTS)].to_dict("records")
     counts = {str(row["part"]): count_text(row).removesuffix(".000") for row in parts_of_it}
-    lines = rows.loc[rows["part"].isin(PLACES)]
-    both = (lines["instructions"] + lines["called_instructions"]).reset_index(drop=True)
     parts = f"{counts[PROGRAM]} its own, {counts[CALLED]} of what it calls, {counts[PATH]} of the kernel's path"
     parts += f", {counts[ALLOCATOR]} of its allocator" if ALLOCATOR in counts else ""
     traffic = "".join(f", {case[name]} {unit}" for name, unit in units.items() if pd.notna(case[name]))
     where = f"{case['program']} ({case['mode'].replace('_', ' ')}{traffic}, Linux {case['kernel']})"
     text = f"a packet costs {counts[WHOLE]} instructions in {where}: {parts}"
-    if not lines.empty:
-        text += f"; {place_name(lines.iloc[int(both.argmax())])} takes most: {both.max():g}"
-    return "; ".join(filter(None, (text, _varying(rows), _became(case))))
+    return "; ".join(filter(None, (text, _most(rows), _varying(rows), _became(case))))
+
+
+def _most_of_all(rows: pd.DataFrame) -> str:
+    program = rows.loc[rows["part"].isin((PROGRAM, CALLED)), "instructions"].sum()
+    return f"{most} of {program:g} of the program and what it calls" if (most := _most(rows)) else ""
+
+
+def _most(rows: pd.DataFrame) -> str:
+    lines = rows.loc[rows["part"].isin(PLACES)]
+    both = (lines["instructions"] + lines["called_instructions"]).reset_index(drop=True)
+    return "" if lines.empty else f"{place_name(lines.iloc[int(both.argmax())])} takes most: {both.max():g}"
 
 
 def _became(whole: pd.Series[Any]) -> str:

@@ -4,7 +4,7 @@ and the sentences of its result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import isnan
 from typing import Any
 
@@ -16,6 +16,7 @@ from xdplab.analysis.sentences import estimate, one_of_places, sentence, span
 from xdplab.labs.base import ARCHITECTURE_MARK
 from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.execution.points import BACKENDS, REFERENCE, ExecutionPoint, ExecutionRequest, state_words
+from xdplab.studies.meaning import Make, Meaning, ranging, with_meanings
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
 from xdplab.text import natural
@@ -354,20 +355,64 @@ def _counted(here: pd.DataFrame, benchmark: str, backend: str, executed: int) ->
     return {"counted": round(counted), "apart": f"{counted / executed - 1:+.1%}" if same else None}
 
 
-TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
-    "medians": ("Medians, with 95 % intervals over repetitions, and ratios to the reference", median_table),
-    "primes": ("Primes up to 100: mean ± standard deviation of ten calls after five", primes),
-    "causes": ("The prime counter in several forms: each cause as a factor", causes),
-    "kernels": ("Counted instructions by kernel and mitigations", kernels),
-    "chains": ("Chains: tail calls in BPF, recursion in the module and in user space", chains),
-    "work": ("Proof of equal work: what one call does between its clocks", work),
-    "trap": ("The trap: one benchmark, several random functions", traps),
-}
+def _prime_ratios(_shown: pd.DataFrame, table: pd.DataFrame) -> str:
+    """Say compiled BPF by user space, with the interval that ten calls of each give, beside the published ratio."""
+    calls = values(table)
+    calls = calls[calls["benchmark"].eq("primes") & is_warm(calls) & calls["repetition"].eq(1)]
+    parts = {}
+    for label, group in calls.groupby("label", sort=False):
+        both = [_ten(group[group["backend"].eq(backend)]) for backend in ("jit", "user")]
+        if all(map(len, both)):
+            jit, user = map(Spread.of, both)
+            ratio = estimate(jit.mean / user.mean, jit.low / user.high, jit.high / user.low)
+            parts[str(label)] = f"{span({'': ratio}, exact=_is_counted(group))} times user space"
+    theirs = f"published: {THEIRS['jit / user']}"
+    return f"compiled BPF takes {one_of_places(parts)}; {theirs}" if parts else ""
 
 
-def tables_of(table: pd.DataFrame, names: Iterable[str] = TABLES) -> dict[str, Table]:
-    """Return every table; one without content is empty."""
-    return {name: Table(TABLES[name][0], TABLES[name][1](table)) for name in names}
+def _by_kernels(shown: pd.DataFrame, table: pd.DataFrame) -> str:
+    last = str(shown.columns[-1])
+    return ranging(last, ["benchmark", "backend"], f"{last}:", "times the instructions")(shown, table)
+
+
+def _proved(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
+    apart = shown["apart"].dropna().str.rstrip("%").astype(float).abs()
+    most = f"counted and executed instructions of the same code differ by at most {apart.max():.1f} %"
+    return most if len(apart) else ""
+
+
+def _trapped(shown: pd.DataFrame, table: pd.DataFrame) -> str:
+    """Say what the kernel's random functions do to the benchmark, where it is counted."""
+    ours = shown[shown["source"].eq(_SOURCES["matrix"]["jit"])].set_index(["place", "backend"])["value"]
+    base = [ours.get(key) for key in zip(shown["place"], shown["backend"], strict=True)]
+    others = shown.assign(times=shown["value"] / pd.Series(base, shown.index, dtype=float))
+    begin, end = "with another random source it takes", "times as many instructions"
+    return ranging("times", ["backend", "source"], begin, end)(others[others["why"].notna()], table)
+
+
+TABLES: dict[str, tuple[str, Make, Meaning]] = {
+    "medians": (
+        "Medians, with 95 % intervals over repetitions, and ratios to the reference", median_table,
+        lambda _, table: _beside(*_warm(table), "jit"),
+    ),
+    "primes": ("Primes up to 100: mean ± standard deviation of ten calls after five", primes, _prime_ratios),
+    "causes": (
+        "The prime counter in several forms: each cause as a factor", causes,
+        ranging("by user space's primes", ["form", "backend"], "a form takes", "times user space's primes"),
+    ),
+    "kernels": ("Counted instructions by kernel and mitigations", kernels, _by_kernels),
+    "chains": (
+        "Chains: tail calls in BPF, recursion in the module and in user space", chains,
+        lambda _, table: _of_a_link(*_warm(table)),
+    ),
+    "work": ("Proof of equal work: what one call does between its clocks", work, _proved),
+    "trap": ("The trap: one benchmark, several random functions", traps, _trapped),
+}  # fmt: skip
+
+
+def tables_of(table: pd.DataFrame) -> dict[str, Table]:
+    """Return every table with its line; one without content is empty."""
+    return with_meanings(TABLES, table)
 
 
 _NAMED = {"jit": "compiled BPF", "interpreter": "interpreted BPF", "module": "a module"}
@@ -379,15 +424,20 @@ CLOCK_ALONE = "empty"
 def results(_plan: StudyPlan[ExecutionRequest, ExecutionPoint], table: pd.DataFrame) -> list[str]:
     """Return how each backend compares with the same code as a module or in user space, called warm, and what one more
     tail call costs."""
-    warm = table[is_warm(table) & table["trap"].isna()]
-    costs = medians(warm) if len(warm) else warm
-    if costs.empty:
-        return []
-    ratios = (_beside(costs, backend) for backend in ("jit", "interpreter"))
+    costs, warm = _warm(table)
+    ratios = (_beside(costs, warm, backend) for backend in ("jit", "interpreter"))
     return [sentence(text) for text in (*ratios, _of_a_link(costs, warm)) if text]
 
 
-def _beside(costs: pd.DataFrame, backend: str) -> str:
+def _warm(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the medians of warm calls, and the calls."""
+    warm = table[is_warm(table) & table["trap"].isna()]
+    return medians(warm) if len(warm) else warm, warm
+
+
+def _beside(costs: pd.DataFrame, _warm: pd.DataFrame, backend: str) -> str:
+    if costs.empty:
+        return ""
     rows = costs[costs["backend"].eq(backend) & costs["ratio"].notna() & costs["benchmark"].ne(CLOCK_ALONE)]
     parts = {
         str(label): f"{_ratios(of_place)} times {_OTHERS[of_place['reference'].iloc[0]]}"
@@ -403,6 +453,8 @@ def _ratios(rows: pd.DataFrame) -> str:
 
 
 def _of_a_link(costs: pd.DataFrame, table: pd.DataFrame) -> str:
+    if costs.empty:
+        return ""
     links = table.dropna(subset=["links"]).drop_duplicates("benchmark").set_index("benchmark")["links"]
     chains = costs.assign(links=costs["benchmark"].map(links)).dropna(subset=["links", "value"])
     parts = dict(_links(chains))

@@ -26,8 +26,10 @@ from xdplab.studies.jit.points import (
     JitPoint,
     JitRequest,
 )
+from xdplab.studies.meaning import Make, Meaning, by_place, ranging, with_meanings
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
+from xdplab.text import many
 
 PUBLISHED_MEAN = 10.4
 PUBLISHED = (
@@ -255,30 +257,73 @@ def _rounded(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**{str(name): rows[name].round(2) for name in rows if rows[name].dtype == "Float64"})
 
 
-TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
-    "speed-up": ("Interpreter's cost by the JIT's", speed_up),
-    "architectures": ("The kernel's own tests by kind and place: how they ended, speed-up and size", architectures),
-    "kinds": ("The kernel's own tests by kind: cost of the median test", kinds),
-    "results": ("Results of the kernel's own tests", suite_results),
-    "left": ("Tests that a JIT left to the interpreter", left),
-    "failures": ("Tests that failed", failures),
-    "test_bpf": ("Every test of the kernel's own, in both modes (cost of one run, mean over its cases)", all_tests),
-    "classes": ("One body of each instruction class", classes),
-    "filters": ("Classic filters, one run", filters),
-    "traffic": ("Classic filters under traffic, one datagram, interpreted (before) and compiled (after)", traffic),
-    "amplified": ("Classic filters, one run, by many packet sockets with the same filter", amplified),
-    "tcp": ("Classic filters beside netperf's TCP tests, interpreted (before) and compiled (after)", tcp),
-}
+def _of_kinds(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
+    """Say how the tests of all kinds ended; a fate that no test has is not named."""
+
+    def ended(rows: pd.DataFrame) -> str:
+        row = rows.iloc[-1]  # all kinds
+        fates = ", ".join(f"{row[fate]} {fate}" for fate in joined.FATES if row[fate])
+        return f"{many(int(row['tests']), 'test')}: {fates}"
+
+    return by_place(shown, "of", ended)
+
+
+def _median_tests(shown: pd.DataFrame, table: pd.DataFrame) -> str:
+    both = shown.assign(times=shown[INTERPRETER] / shown[JIT])
+    begin = "of a kind's median test, the interpreter takes"
+    return ranging("times", ["kind of test"], begin, _AS_MANY)(both[~both["kind of test"].eq(joined.ALL)], table)
+
+
+def _filter_shares(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
+    def shares(rows: pd.DataFrame) -> str:
+        by_mode = {mode: rows[f"{when}: share, %"].dropna() / 100 for mode, when in WHEN.items()}
+        return " and ".join(f"{_percents(share)} {HOW[mode]}" for mode, share in by_mode.items() if len(share))
+
+    return by_place(shown[shown["unit"].eq("instructions")], "the filter's share is", shares)
+
+
+def _counts(begin: str) -> Meaning:
+    return lambda shown, _table: by_place(shown, begin, lambda rows: many(len(rows), "test"))
+
+
+def _of_both(name: str) -> Meaning:
+    return ranging("speed-up", [name], "the interpreter takes", _AS_MANY)
+
+
+_AS_MANY = "times as many instructions as compiled code"
+HOW = {INTERPRETER: "interpreted", JIT: "compiled"}
+
+TABLES: dict[str, tuple[str, Make, Meaning]] = {
+    "speed-up": ("Interpreter's cost by the JIT's", speed_up, lambda _, table: _speed_ups(table)),
+    "architectures": (
+        "The kernel's own tests by kind and place: how they ended, speed-up and size", architectures, _of_kinds,
+    ),
+    "kinds": ("The kernel's own tests by kind: cost of the median test", kinds, _median_tests),
+    "results": ("Results of the kernel's own tests", suite_results, lambda _, table: _tests(table)),
+    "left": ("Tests that a JIT left to the interpreter", left, _counts("the JIT left to the interpreter")),
+    "failures": ("Tests that failed", failures, _counts("another result than the kernel expects had")),
+    "test_bpf": (
+        "Every test of the kernel's own, in both modes (cost of one run, mean over its cases)", all_tests,
+        _of_both("test"),
+    ),
+    "classes": ("One body of each instruction class", classes, _of_both("class")),
+    "filters": ("Classic filters, one run", filters, _of_both("filter")),
+    "traffic": (
+        "Classic filters under traffic, one datagram, interpreted (before) and compiled (after)", traffic,
+        _filter_shares,
+    ),
+    "amplified": (
+        "Classic filters, one run, by many packet sockets with the same filter", amplified, _of_both("filter"),
+    ),
+    "tcp": (
+        "Classic filters beside netperf's TCP tests, interpreted (before) and compiled (after)", tcp, _filter_shares,
+    ),
+}  # fmt: skip
 
 
 def tables_of(table: pd.DataFrame) -> dict[str, Table]:
-    """Return title and content of every table."""
-    if table.empty:
-        return {}
-    return {name: Table(title, build(table)) for name, (title, build) in TABLES.items()}
-
-
-HOW = {"interpreter": "interpreted", "jit": "compiled"}
+    """Return title, content and line of every table."""
+    return {} if table.empty else with_meanings(TABLES, table)
 
 
 def results(_plan: StudyPlan[JitRequest, JitPoint], table: pd.DataFrame) -> list[str]:

@@ -3,7 +3,7 @@ the sentences of its result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -35,6 +35,7 @@ from xdplab.studies.loading.rows import (
     parts,
     wholes,
 )
+from xdplab.studies.meaning import Make, Meaning, by_place, supported, with_meanings
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
 
@@ -194,47 +195,102 @@ _PROCESS_NAMES = {
 PROCESS_STEPS = ("process", "undo", "start")
 
 
-def findings(table: pd.DataFrame) -> pd.DataFrame:
-    """Return as text which statements hold over all programs of a place, and which do not."""
-    checked = crosscheck(table)
-    lines = []
-    for place, rows in checked.groupby("place", sort=False) if not checked.empty else ():
-        worst = rows.iloc[int((rows["log / traced"] - 1).abs().argmax())]
-        lines.append((place, f"the verifier's log and the trace of bpf_check() differ by at most {_percent(worst)}"))
-        over = rows.loc[rows["parts ≤ whole"].eq("NO")]
-        text = f"the parts exceed the whole for {len(over)} of {len(rows)} programs" if len(over) else _NO_EXCESS
-        lines.append((place, text))
-    for place, rows in versus(table).groupby("place", sort=False) if not versus(table).empty else ():
-        ratio = rows["BPF / module"]
-        lines.append((place, f"BPF costs {ratio.min():.2f} to {ratio.max():.2f} times the module"))
-    return pd.DataFrame(lines, columns=["place", "finding"])
+def _checked(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
+    return by_place(shown, "the verifier's log and the trace of bpf_check() differ by at most", _agreement)
+
+
+def _agreement(checked: pd.DataFrame) -> str:
+    """Say by how much the two times of verifying differ, and whether the parts of a load are at most the whole."""
+    worst = checked.iloc[int((checked["log / traced"] - 1).abs().argmax())]
+    over = int(checked["parts ≤ whole"].eq("NO").sum())
+    text = f"the parts exceed the whole for {over} of {len(checked)} programs" if over else _NO_EXCESS
+    apart = f"{abs(worst['log / traced'] - 1) * 100:.1f} % ({_program(worst)})"
+    return f"{apart}; {text}"
 
 
 _NO_EXCESS = "verifying and JIT together are nowhere more than BPF_PROG_LOAD"
 
 
-def _percent(row: pd.Series) -> str:
-    size = "" if pd.isna(row["accesses"]) else f" {row['form']}, N = {row['accesses']}"
-    return f"{abs(row['log / traced'] - 1) * 100:.1f} % ({row['program']}{size})"
+def _sizes_of(size: str, words: str) -> Meaning:
+    """Say how the size of a column grows from the smallest N to the largest."""
+
+    def grown(rows: pd.DataFrame) -> str:
+        ends = _ends(rows.dropna(subset=["accesses", size]))
+        if len(ends) < 2:
+            return ""
+        (first, last), sizes = ends["accesses"], ends[size].astype(float).tolist()
+        return f"{sizes[1] / sizes[0]:.3g} times as large from N = {first} to {last}"
+
+    return lambda shown, _table: by_place(shown, f"{words} becomes", grown)
 
 
-TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
-    "bpf": ("A BPF program's load, in parts (medians; whole: their sum)", lambda table: parts_table(table, BPF)),
-    "module": ("A module's insertion, in parts (medians; whole: their sum)", lambda table: parts_table(table, MODULE)),
-    "versus": ("BPF against module, without compiling", versus),
-    "crosscheck": ("Verifying: the log's word against the trace's", crosscheck),
-    "memory-bpf": ("Memory of a BPF program in the kernel, bytes", lambda table: memory(table, BPF)),
-    "memory-module": ("Memory of a module in the kernel, bytes; its sections", lambda table: memory(table, MODULE)),
-    "compile": ("Compiling on this machine, ms", compiling),
-    "start": ("The loader's process alone", starting),
-    "processes": ("Inserting the simple program by whole processes", processes),
-    "findings": ("Findings", findings),
+def _compiled(_shown: pd.DataFrame, table: pd.DataFrame) -> str:
+    rows = medians(table)
+    rows = rows.loc[rows["task"].eq("compile") & rows["kind"].isin((BPF, MODULE))]
+    keys = [*NAMED[1:], "kernel"]
+    bpf, module = (rows.loc[rows["kind"].eq(kind)] for kind in (BPF, MODULE))
+    both = module[[*keys, *_ENDS]].merge(bpf[[*NAMED[1:], *_ENDS]], on=NAMED[1:], suffixes=("", "_b"))
+    values = {f"{_program(row)}, {row['kernel']}": _by(row, "_b") for _, row in both.iterrows()}
+    text = supported(values, "times as long for a module as for BPF")
+    return f"compiling takes {text}" if text else ""
+
+
+def _started(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
+    def alone(rows: pd.DataFrame) -> str:
+        (row,) = rows.to_dict("records")
+        value = estimate(*(row[end] for end in _ENDS))
+        return supported({"": value}, f"{row['unit']} before it loads anything")
+
+    return by_place(shown, "a loader's process takes", alone)
+
+
+def _inserted(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
+    """Say how long each process takes beside insmod, where both have an interval."""
+
+    def beside(rows: pd.DataFrame) -> str:
+        insmod = rows.loc[rows["process"].eq(PROCESS_WORDS[INSMOD])]
+        others = rows.drop(index=insmod.index)[["process", *_ENDS]]
+        both = others.merge(insmod[list(_ENDS)], how="cross", suffixes=("", "_b"))
+        return supported({row["process"]: _by(row, "_b") for _, row in both.iterrows()}, "times insmod")
+
+    return by_place(shown, "a whole process takes", beside)
+
+
+_ENDS = ("median", "low", "high")
+
+
+TABLES: dict[str, tuple[str, Make, Meaning]] = {
+    "bpf": (
+        "A BPF program's load, in parts (medians; whole: their sum)",
+        lambda table: parts_table(table, BPF),
+        lambda _, table: _verifying(table),
+    ),
+    "module": (
+        "A module's insertion, in parts (medians; whole: their sum)",
+        lambda table: parts_table(table, MODULE),
+        lambda _, table: _growth(wholes(table)),
+    ),
+    "versus": ("BPF against module, without compiling", versus, lambda _, table: _beside(wholes(table))),
+    "crosscheck": ("Verifying: the log's word against the trace's", crosscheck, _checked),
+    "memory-bpf": (
+        "Memory of a BPF program in the kernel, bytes",
+        lambda table: memory(table, BPF),
+        _sizes_of("JIT image", "the JIT's image"),
+    ),
+    "memory-module": (
+        "Memory of a module in the kernel, bytes; its sections",
+        lambda table: memory(table, MODULE),
+        _sizes_of("core", "a module's core"),
+    ),
+    "compile": ("Compiling on this machine, ms", compiling, _compiled),
+    "start": ("The loader's process alone", starting, _started),
+    "processes": ("Inserting the simple program by whole processes", processes, _inserted),
 }
 
 
 def tables_of(plan: StudyPlan[LoadingRequest, LoadingPoint], table: pd.DataFrame) -> dict[str, Table]:
-    """Return title and content of every table."""
-    return {name: Table(title, make(table)) for name, (title, make) in TABLES.items()}
+    """Return title, content and line of every table."""
+    return with_meanings(TABLES, table)
 
 
 NAMES = {BPF: "for BPF", MODULE: "for a module"}
@@ -242,9 +298,8 @@ NAMES = {BPF: "for BPF", MODULE: "for a module"}
 
 def results(_plan: StudyPlan[LoadingRequest, LoadingPoint], table: pd.DataFrame) -> list[str]:
     """Return the share of verifying, what a longer program costs, and BPF beside a module."""
-    loads = parts(table)
-    sized, whole = loads[loads["accesses"].notna() & loads["whole"].gt(0)], wholes(table)
-    texts = (_verifying(sized, table), _growth(whole), _beside(whole))
+    whole = wholes(table)
+    texts = (_verifying(table), _growth(whole), _beside(whole))
     return [sentence(text) for text in texts if text]
 
 
@@ -254,7 +309,9 @@ def _ends(rows: pd.DataFrame) -> pd.DataFrame:
     return of_form.iloc[[0, -1]] if len(of_form) > 1 else of_form
 
 
-def _verifying(sized: pd.DataFrame, table: pd.DataFrame) -> str:
+def _verifying(table: pd.DataFrame) -> str:
+    loads = parts(table)
+    sized = loads[loads["accesses"].notna() & loads["whole"].gt(0)]
     bpf = sized[sized["kind"].eq(BPF) & sized["verify"].notna()]
     ends = part_intervals(table)
     ends = ends[ends["kind"].eq(BPF) & ends["step"].eq("verify")]
@@ -303,11 +360,7 @@ def _beside(whole: pd.DataFrame) -> str:
     both = sides[0].merge(sides[1], on=["place", "label", "clock", "program", "form", "accesses"], suffixes=("", "_b"))
     texts = {}
     for label, rows in both.groupby("label", sort=False):
-        module = rows[["median_b", "low_b", "high_b"]].set_axis(["median", "low", "high"], axis=1)
-        values = {
-            _program(row): _quotient(row, other)
-            for (_, row), (_, other) in zip(rows.iterrows(), module.iterrows(), strict=True)
-        }
+        values = {_program(row): _by(row, "_b") for _, row in rows.iterrows()}
         times = span(values, exact=rows["clock"].iloc[0] != "time")
         texts[str(label)] = f"{times} times the same code as a module{_unit(rows)}"
     return f"loading BPF costs {one_of_places(texts)}" if texts else ""
@@ -315,6 +368,11 @@ def _beside(whole: pd.DataFrame) -> str:
 
 def _program(row: pd.Series) -> str:
     return "one clock read" if pd.isna(row["accesses"]) else f"{row['form']}, N = {row['accesses']}"
+
+
+def _by(row: pd.Series, other: str) -> Estimate:
+    """Return a median by the one whose columns end in ``other``."""
+    return _quotient(row, row[[f"{name}{other}" for name in _ENDS]].set_axis(_ENDS))
 
 
 def _quotient(row: pd.Series, other: pd.Series) -> Estimate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from xdplab.analysis.sentences import sentence
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed, why_null
 from xdplab.run.state import Attempt, facts_of
+from xdplab.studies.meaning import Meaning, table_with_line
 from xdplab.studies.offload.bench import ANSWER, OffloadFacts, read
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
@@ -70,14 +72,25 @@ def _row(run_id: str, trial: StudyTrial[OffloadPoint], attempt: Attempt, raw: Pa
 def tables_of(_plan: OffloadPlan, table: pd.DataFrame) -> dict[str, Table]:
     """Return one row per kernel, what differs between kernels, and one table per place with every question."""
     tables = {
-        "kernels": Table("netdevsim, by kernel", _kernels(table)),
-        "differing": Table("What differs between kernels, in words or in what came", differing(table)),
+        "kernels": table_with_line("netdevsim, by kernel", _kernels(table), _answered(_as_expected), table),
+        "differing": table_with_line(
+            "What differs between kernels, in words or in what came",
+            differing(table),
+            _answered(_between_kernels),
+            table,
+        ),
     }
     for place, rows in table[table["obtained"].notna()].groupby("place", sort=False):
         shown = rows[list(_SHOWN)].rename(columns=_SHOWN)
         shown.insert(4, "as expected", rows["as_expected"].map({True: "yes", False: "no"}))
-        tables[f"offload-{str(place).replace(':', '-')}"] = Table(f"XDP offload in {place}", shown)
+        tables[f"offload-{str(place).replace(':', '-')}"] = table_with_line(
+            f"XDP offload in {place}", shown, _answered(_refused), rows
+        )
     return tables
+
+
+def _answered(of: Callable[[pd.DataFrame], str]) -> Meaning:
+    return lambda _, table: of(answered) if len(answered := table[table["obtained"].notna()]) else ""
 
 
 def _kernels(table: pd.DataFrame) -> pd.DataFrame:

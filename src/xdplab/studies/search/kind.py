@@ -22,7 +22,7 @@ from xdplab.studies.kinds import SEARCHED
 from xdplab.studies.pictures import Views
 from xdplab.studies.plain_audit import PLAIN
 from xdplab.studies.search.profile import Profile, Rfc2544Tests
-from xdplab.studies.search.rows import TABLE, answer, point_label, rfc2544_tables, search_table, shown
+from xdplab.studies.search.rows import TABLE, answer, point_label, rfc2544_lines, rfc2544_tables, search_table, shown
 from xdplab.studies.search.study import SearchStudy
 from xdplab.studies.search.views import VIEWS
 from xdplab.studies.tables import Table
@@ -53,11 +53,13 @@ class SearchRequest:
 
 def _rows_as_tables(run: Run[SearchRequest]) -> dict[str, Table]:
     rows = run.rows()
-    tables_by_name = {
-        "searches": Table("Rates without loss, with little loss, and the maximum", pd.DataFrame(shown(rows)))
-    }
+    title = "Rates without loss, with little loss, and the maximum"
+    tables_by_name = {"searches": Table(title, pd.DataFrame(shown(rows)), None, answer(rows)[0])}
     rfc = {name: pd.DataFrame(rows_of) for name, rows_of in rfc2544_tables(rows).items() if rows_of}
-    return tables_by_name | {f"rfc2544-{name}": Table(_RFC2544[name], frame) for name, frame in rfc.items()}
+    lines = rfc2544_lines(rows)
+    return tables_by_name | {
+        f"rfc2544-{name}": Table(_RFC2544[name], frame, None, lines.get(name, "")) for name, frame in rfc.items()
+    }
 
 
 def _compare(

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Mapping
 from dataclasses import asdict
+from math import nan
 from typing import Any
 
 import pandas as pd
 
+from xdplab.analysis.intervals import t_quantile
+from xdplab.analysis.sentences import Estimate, estimate, sentence, span
 from xdplab.plan import Trial
 from xdplab.plan.factors import changed
 from xdplab.run.frames import NULL_REASONS
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, attempts_of, facts_of
+from xdplab.studies.meaning import supported
 from xdplab.studies.search.rfc2544 import Rfc2544
 from xdplab.studies.search.study import PointSearch, SearchFacts
 from xdplab.studies.trial_facts import device_columns
@@ -118,6 +122,25 @@ def rfc2544_tables(table: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
         "loss": [{"point": point_label(row), **_losses(row, shares)} for row in rows],
         "back_to_back": [_bursts(row) for row in rows],
     }  # fmt: skip
+
+
+def rfc2544_lines(table: pd.DataFrame) -> dict[str, str]:
+    """Return what these tables mean, in a line each; a latency's repetitions are not kept, so it has no interval."""
+    passed, lossless, bursts = dict[str, Estimate](), dict[str, Estimate](), dict[str, Estimate]()
+    for row in (row for row in _rows(table) if row.get("loss_curve") is not None):
+        label = point_label(row)
+        shares = [at["share"] for at in json.loads(row["loss_curve"]) if at["loss_ratio"] == 0]
+        lossless |= {label: estimate(100 * max(shares))} if shares else {}
+        passed |= {} if row["ndr_pps"] is None else {label: estimate(100 * row["ndr_pps"] / row["max_pps"])}
+        mean, sd, n = (row.get(f"back_to_back_{name}") for name in ("mean", "sd", "repetitions"))
+        half = nan if sd is None or n is None or n < 2 else t_quantile(0.975, n - 1) * sd / n**0.5
+        bursts |= {} if mean is None else {label: estimate(mean, mean - half, mean + half)}
+    lines = {
+        "throughput": ("without loss goes", span(passed, " %", exact=True) if passed else "", "of the maximum rate"),
+        "loss": ("no frame is lost at", span(lossless, " %", exact=True) if lossless else "", "of the maximum rate"),
+        "back_to_back": ("a burst passes whole of", supported(bursts, "frames"), ""),
+    }
+    return {name: sentence(" ".join(words).strip()) for name, words in lines.items() if words[1]}
 
 
 _LATENCY = ("mean", "least", "greatest")

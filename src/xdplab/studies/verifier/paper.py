@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from xdplab.run.frames import why_null
+from xdplab.studies.meaning import table_with_line
 from xdplab.studies.tables import Table, markdown
 from xdplab.studies.verifier.points import LINUX
 from xdplab.studies.verifier.summaries import (
@@ -125,7 +126,14 @@ def page(table: pd.DataFrame, largest: pd.DataFrame, around: str) -> str:
 
 
 def paper_table(table: pd.DataFrame, largest: pd.DataFrame) -> Table:
-    return Table("The paper's numbers and ours", against_paper(table, largest))
+    """Return the comparison, with how many of the numbers that the run can judge agree."""
+    return table_with_line("The paper's numbers and ours", against_paper(table, largest), _agreeing, table)
+
+
+def _agreeing(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
+    agrees, differs = (int(shown["agrees"].str.startswith(word).sum()) for word in ("yes", "no"))
+    judged = many(agrees + differs, "number")
+    return f"{agrees} of {judged} that this run can judge agree with the paper's" if agrees + differs else ""
 
 
 def _by_kernel(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -12,6 +12,7 @@ import pandas as pd
 from xdplab.analysis.intervals import Spread
 from xdplab.analysis.sentences import Estimate, sentence, span
 from xdplab.analysis.values import three_digits
+from xdplab.studies.meaning import Make, Meaning, table_with_line
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier.corpora import TESTBED
@@ -218,14 +219,54 @@ def is_generated(table: pd.DataFrame) -> pd.Series:
     return (table["family"].notna() | table["corpus"].eq(TESTBED)).astype(bool)
 
 
-TABLES: dict[str, tuple[str, Callable[[pd.DataFrame], pd.DataFrame]]] = {
-    "corpora": ("What was verified", corpora),
-    "acceptance": ("Programs accepted, and the causes of refusal", acceptance),
-    "environment": ("What stopped programs before a verifier, and its remedy", environment),
-    "confusion": ("Programs that the verifier of a row refuses and that of a column accepts", confusion),
-    "judged": ("Programs that two verifiers both judged: what the table before counts among", judged_together),
-    "instructions": ("Instructions of double_strcmp by compiler and instruction set", instruction_counts),
-}
+def _unique(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
+    programs = many(int(shown["programs"].sum()), "program")
+    return f"{shown['unique'].sum()} of {programs} differ in their instructions"
+
+
+def _helped(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
+    stopped = f"{many(int(shown['programs'].sum()), 'program')} did not reach a verifier"
+    helped = int(shown["accepted elsewhere"].sum())
+    return f"{stopped}; another kernel accepts {helped} of them" if helped else stopped
+
+
+def _disagreeing(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
+    by, *others = (str(name) for name in shown if name != "corpus")
+    pairs = shown.melt(by, others, "accepted by", "count").dropna().sort_values("count", ascending=False)
+    if pairs.empty:
+        return ""
+    most = pairs.iloc[0]
+    if not most["count"]:
+        return "no verifier refuses what another accepts"
+    return f"{most[by]} refuses {many(int(most['count']), 'program')} that {most['accepted by']} accepts"
+
+
+def _together(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
+    counts = shown[[name for name in shown if name not in ("corpus", "judged by", "alone")]]
+    least, most = float(counts.min().min()), float(counts.max().max())
+    return f"two verifiers both judged {_between(least, most)} programs"
+
+
+def _by_compilers(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
+    cells = shown.drop(columns="compiled by").stack().str.extract(r"\(([-+].*) %\)")[0].dropna().astype(float)
+    sizes = f"{cells.min():+.2f} to {cells.max():+.2f} %"
+    return f"the instructions of the other builds differ by {sizes} from the first" if len(cells) else ""
+
+
+TABLES: dict[str, tuple[str, Make, Meaning]] = {
+    "corpora": ("What was verified", corpora, _unique),
+    "acceptance": (
+        "Programs accepted, and the causes of refusal", acceptance, lambda _, table: _accepted(table),
+    ),
+    "environment": ("What stopped programs before a verifier, and its remedy", environment, _helped),
+    "confusion": ("Programs that the verifier of a row refuses and that of a column accepts", confusion, _disagreeing),
+    "judged": (
+        "Programs that two verifiers both judged: what the table before counts among", judged_together, _together,
+    ),
+    "instructions": (
+        "Instructions of double_strcmp by compiler and instruction set", instruction_counts, _by_compilers,
+    ),
+}  # fmt: skip
 
 
 APART = ("acceptance", "environment", "confusion", "judged")
@@ -250,19 +291,15 @@ def tables_of(table: pd.DataFrame, largest: pd.DataFrame) -> dict[str, Table]:
     """
     generated = is_generated(table)
     tables = {}
-    for name, (title, build) in TABLES.items() if len(table) else ():
+    for name, (title, build, meaning) in TABLES.items() if len(table) else ():
         if name not in APART:
-            tables[name] = Table(title, build(table))
+            tables[name] = table_with_line(title, build(table), meaning, table)
             continue
-        if not generated.all():
-            tables[name] = Table(title, _by_corpus(build, table[~generated]))
-        if generated.any():
-            tables[f"{name}-generated"] = Table(f"{title}: generated programs", _by_corpus(build, table[generated]))
-    return tables | {
-        "largest": Table(
-            "Largest N of double_strcmp that is accepted (limit of processed instructions)", headline(largest)
-        )
-    }
+        for end, more, rows in (("", "", table[~generated]), ("-generated", ": generated programs", table[generated])):
+            if len(rows):
+                tables[f"{name}{end}"] = table_with_line(f"{title}{more}", _by_corpus(build, rows), meaning, rows)
+    title = "Largest N of double_strcmp that is accepted (limit of processed instructions)"
+    return tables | {"largest": table_with_line(title, headline(largest), lambda *_: _largest(largest), table)}
 
 
 MOST_NAMED = 4

@@ -1,0 +1,56 @@
+"""What a study's table means, in one line made from its rows: of exact counts, or where an interval supports it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pandas as pd
+
+from xdplab.analysis.sentences import Estimate, estimate, one_of_places, sentence, span
+from xdplab.studies.tables import Table
+
+Make = Callable[[pd.DataFrame], pd.DataFrame]
+Meaning = Callable[[pd.DataFrame, pd.DataFrame], str]
+"""Says what a table means, of its rows as they are shown and of all rows of the run; nothing where it cannot."""
+
+
+def with_meanings(rows: Mapping[str, tuple[str, Make, Meaning]], table: pd.DataFrame) -> dict[str, Table]:
+    """Return each table with its line; one without content is empty."""
+    return {name: table_with_line(title, make(table), meaning, table) for name, (title, make, meaning) in rows.items()}
+
+
+def table_with_line(title: str, shown: pd.DataFrame, meaning: Meaning, table: pd.DataFrame) -> Table:
+    text = meaning(shown, table) if len(shown) else ""
+    return Table(title, shown, None, sentence(text) if text else "")
+
+
+def by_place(shown: pd.DataFrame, begin: str, of: Callable[[pd.DataFrame], str]) -> str:
+    """Return ``begin`` and what is to say of each place's rows, if anything; published ones are not this run's."""
+    place = next((name for name in ("place", "where") if name in shown), None)
+    groups = [("", shown)] if place is None else shown.groupby(place, sort=False)
+    parts = {str(label): text for label, rows in groups if "published" not in str(label) and (text := of(rows))}
+    return f"{begin} {one_of_places(parts)}" if parts else ""
+
+
+def is_counted(shown: pd.DataFrame) -> bool:
+    """Whether a place's numbers are of instructions, which a repetition gives again."""
+    return "unit" not in shown or bool(shown["unit"].str.endswith(("instructions", "insns")).all())
+
+
+def ranging(value: str, names: Sequence[str], begin: str, end: str) -> Meaning:
+    """Say the least and the most of a column of exact numbers with their names, between ``begin`` and ``end``."""
+
+    def of(rows: pd.DataFrame) -> str:
+        rows = rows.dropna(subset=[value])
+        if rows.empty or not is_counted(rows):
+            return ""
+        named = rows[list(names)].astype("string").fillna("").agg(" ".join, axis=1).str.strip()
+        values = {name: estimate(number) for name, number in zip(named, rows[value].astype(float), strict=True)}
+        return f"{span(values, exact=True)} {end}"
+
+    return lambda shown, _table: by_place(shown, begin, of)
+
+
+def supported(values: Mapping[str, Estimate], end: str) -> str:
+    """Say the least and the most of values of which each has an interval; nothing of others."""
+    return f"{span(values)} {end}" if values and all(one.is_known for one in values.values()) else ""
