@@ -23,7 +23,7 @@ static unsigned afxdp_queue_of(const struct session *session, unsigned stream) {
 }
 
 static unsigned afxdp_batch(const struct session *session) {
-    return session->options.rate_pps ? PACED_BATCH : FULL_BATCH;
+    return session_paced(session) ? PACED_BATCH : FULL_BATCH;
 }
 
 static int ask_for_stamps(struct queue *queue, unsigned stream) {
@@ -48,6 +48,8 @@ static int afxdp_open(struct session *session) {
     afxdp.queues = calloc(session->streams, sizeof(*afxdp.queues));
     if (options->frames)
         error = pcap_read(&afxdp.pcap, options->frames, XSK_FRAME_BYTES);
+    if (!error && options->recorded)
+        error = pcap_schedule(&afxdp.pcap, options->frames, options->recorded);
     for (unsigned queue = 0; !error && queue < session->streams; queue++) {
         error = xsk_open(&afxdp.queues[queue].xsk,
                          &(struct xsk_request){
@@ -73,6 +75,11 @@ static int afxdp_arm(struct session *session, const uint64_t quotas[MAX_STREAMS]
         queue->sequence = session->sequences[stream];
         queue->end_sequence = queue->sequence + quotas[stream];
         queue->due = pace_first_due(session, stream);
+        if (session->options.recorded) { // each burst begins with the file's first frame
+            queue->frame = stream % afxdp.pcap.count;
+            queue->round_ns = stream / afxdp.pcap.count * afxdp.pcap.period_ns;
+            queue->due = afxdp_recorded_due(queue);
+        }
         queue->burst_left = session->options.burst;
         queue->flow = (struct flow_cursor){
             .stream = stream, .count = flows_of_stream(&session->flows, stream), .first = queue->sequence};
@@ -93,6 +100,8 @@ static void afxdp_go(const struct send_window *window) {
     afxdp.end_ns = window->end_ns;
     afxdp.start_ns = window->start_ns;
 }
+
+static uint64_t afxdp_due(uint64_t ns) { return pcap_due(&afxdp.pcap, ns); }
 
 static int afxdp_read(const struct session *session, struct stream_counts counts[MAX_STREAMS]) {
     for (unsigned stream = 0; stream < session->streams; stream++) {
@@ -165,6 +174,7 @@ const struct engine afxdp_engine = {
     .open = afxdp_open,
     .arm = afxdp_arm,
     .go = afxdp_go,
+    .due = afxdp_due,
     .read = afxdp_read,
     .lateness = afxdp_lateness,
     .stamps = afxdp_stamps,

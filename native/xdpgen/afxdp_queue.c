@@ -30,7 +30,14 @@ static void fill_from_pcap(struct queue *queue) {
 
     memcpy(xsk_frame(&queue->xsk, frame->bytes), frame->data, frame->bytes);
     queue->counts.bytes += frame->bytes;
-    queue->frame = (queue->frame + 1) % afxdp.pcap.count;
+    // Recorded frames go round the queues: all of them together are the traffic.
+    queue->frame += afxdp.session->options.recorded ? afxdp.session->streams : 1;
+    for (; queue->frame >= afxdp.pcap.count; queue->frame -= afxdp.pcap.count)
+        queue->round_ns += afxdp.pcap.period_ns;
+}
+
+uint64_t afxdp_recorded_due(const struct queue *queue) {
+    return (queue->round_ns + afxdp.pcap.frames[queue->frame].ns) << SCHEDULE_SHIFT;
 }
 
 // Writes number and stamp behind the head, which has so many words.
@@ -96,14 +103,14 @@ static void fill_test_frame(struct queue *queue, uint64_t elapsed) {
     number_frame(queue, words, PLAIN_HEAD_WORDS);
 }
 
-// How many frames are due; all there may be where there is no pace.
+// How many frames are due, at most; all there may be where there is no rate.
 static uint64_t due_frames(const struct queue *queue, uint64_t elapsed) {
     const uint64_t schedule = elapsed << SCHEDULE_SHIFT;
 
-    if (!afxdp.interval)
-        return UINT64_MAX;
     if (schedule < queue->due)
         return 0;
+    if (!afxdp.interval)
+        return UINT64_MAX;
     return queue->burst_left + (schedule - queue->due) / afxdp.interval * afxdp.session->options.burst;
 }
 
@@ -112,7 +119,7 @@ static void keep_schedule(struct queue *queue, uint64_t elapsed) {
     const unsigned burst = afxdp.session->options.burst;
     uint64_t late = elapsed - (queue->due >> SCHEDULE_SHIFT);
 
-    if (!afxdp.interval)
+    if (!session_paced(afxdp.session))
         return;
     if (late > queue->counts.latest_ns)
         queue->counts.latest_ns = late;
@@ -121,7 +128,7 @@ static void keep_schedule(struct queue *queue, uint64_t elapsed) {
     if (--queue->burst_left)
         return;
     queue->burst_left = burst;
-    queue->due += afxdp.interval;
+    queue->due = afxdp.interval ? queue->due + afxdp.interval : afxdp_recorded_due(queue);
 }
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -130,15 +137,16 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 // before it take their time.
 static void serve(struct queue *queue) {
     const uint64_t now = now_ns(), elapsed = now - afxdp.start_ns;
-    const uint64_t due = due_frames(queue, least(elapsed, afxdp.end_ns - 1 - afxdp.start_ns));
+    const uint64_t until = least(elapsed, afxdp.end_ns - 1 - afxdp.start_ns);
+    const uint64_t due = due_frames(queue, until);
     uint64_t wanted = least(due, queue->end_sequence - queue->sequence);
     unsigned frames = wanted ? xsk_begin(&queue->xsk, least(wanted, afxdp.session->options.batch)) : 0;
 
     if (!wanted)
         return;
-    if (!afxdp.interval)
+    if (!session_paced(afxdp.session))
         look(&queue->looks, now);
-    for (unsigned i = 0; i < frames; i++, queue->sequence++) {
+    for (unsigned i = 0; i < frames && queue->due <= until << SCHEDULE_SHIFT; i++, queue->sequence++) {
         if (afxdp.pcap.count)
             fill_from_pcap(queue);
         else
@@ -177,7 +185,7 @@ static void drain(struct queue *queue) {
 
     xsk_begin(&queue->xsk, 0);
     queue->left = xsk_pending(&queue->xsk);
-    const bool late = queue->left && !afxdp.interval;
+    const bool late = queue->left && !session_paced(afxdp.session);
     while (queue->left && now_ns() < least(stuck, end) && !interrupted) {
         xsk_end(&queue->xsk);
         xsk_begin(&queue->xsk, 0);
@@ -196,7 +204,7 @@ void afxdp_work(struct worker *worker) {
     while (!workers_stopping() && now_ns() < afxdp.end_ns) {
         for (unsigned stream = worker->index; stream < streams; stream += step)
             serve(&afxdp.queues[stream]);
-        if (afxdp.interval)
+        if (session_paced(afxdp.session))
             wait_for_due(worker);
     }
     for (unsigned stream = worker->index; stream < streams; stream += step)

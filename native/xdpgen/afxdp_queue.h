@@ -18,8 +18,9 @@ struct queue {
     struct flow_cursor flow;
     struct churned *churn; // of the stream's blocks, for the receiver; NULL: none looks
     struct draw stamped;
-    unsigned frame; // of the pcap
-    unsigned left;  // frames that the kernel has not taken when the burst is over
+    unsigned frame;    // of the pcap
+    uint64_t round_ns; // with --recorded: when the pcap's round began
+    unsigned left;     // frames that the kernel has not taken when the burst is over
     volatile struct stream_counts counts;
     struct looks looks;
     struct histogram late;
@@ -30,7 +31,7 @@ struct afxdp {
     const struct session *session;
     struct queue *queues;
     struct pcap pcap;
-    uint64_t interval;
+    uint64_t interval;         // between two bursts of a queue; 0: there is no rate
     _Atomic uint64_t start_ns; // 0: not yet known
     uint64_t end_ns;
     uint32_t failures_before;
@@ -40,6 +41,9 @@ extern struct afxdp afxdp;
 
 // Called with each frame that the device stamped; `whose` is its queue.
 void afxdp_sent(void *whose, const struct tx_metadata *metadata, const uint8_t *frame);
+
+// With --recorded: when the queue's next frame is due, as schedules count.
+uint64_t afxdp_recorded_due(const struct queue *queue);
 
 // A worker's thread: serves its queues in turn until the window ends.
 void afxdp_work(struct worker *worker);

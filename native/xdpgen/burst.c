@@ -119,8 +119,17 @@ static double duration(const struct burst *burst) {
     return (double)(last - burst->window.start_ns) / NS_PER_SECOND;
 }
 
+// Recorded frames have the rate that the file has in so long.
+static double rate_requested(const struct burst *burst) {
+    const double seconds = burst->request->seconds;
+
+    if (!burst->session->options.recorded)
+        return burst->session->options.rate_pps;
+    return burst->session->engine->due(seconds * NS_PER_SECOND) / seconds;
+}
+
 static const char *limited(const struct burst *burst) {
-    const double rate = burst->session->options.rate_pps;
+    const double rate = rate_requested(burst);
     const uint64_t packets = sent(burst);
 
     if (interrupted)
@@ -167,6 +176,7 @@ static void sum_up(const struct burst *burst, struct burst_report *report) {
         .name = burst->request->name,
         .duration_s = duration(burst),
         .tx_packets = sent(burst),
+        .rate_pps = rate_requested(burst),
         .limited = limited(burst),
         .rx_window_packets = burst->rx_window,
         .rx_window_s = (double)burst->rx_window_ns / NS_PER_SECOND,

@@ -31,6 +31,8 @@ struct engine {
     // Starts the threads; when it returns they wait for the window. quotas: frames each stream may send.
     int (*arm)(struct session *session, const uint64_t quotas[MAX_STREAMS]);
     void (*go)(const struct send_window *window);
+    // With --recorded: how many frames are due within so long. NULL: it sends none of a file.
+    uint64_t (*due)(uint64_t ns);
     // What belongs together ends here: whatever was learnt of the DUT's program is forgotten. NULL: nothing
     // is.
     void (*release)(void);

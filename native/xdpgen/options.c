@@ -181,6 +181,9 @@ static const struct option_row ROWS[] = {
     {"frames", "FILE", NULL, option_text, AT(frames), 0, 0,
      "afxdp: send this pcap's frames unchanged, over and over; they are not "
      "recognised when they come back"},
+    {"recorded", "K", "0", option_number, AT(recorded), 0, 1e6,
+     "with --frames: with the file's own gaps, K times as fast; of Q queues each sends one frame in Q; 0: by "
+     "--load"},
     {"alone", "sender|receiver", NULL, parse_alone, AT(alone), 0, 0,
      "live: frames that do not leave; dropped as they are made, or handed to the receiving program"},
     {"whole", NULL, NULL, option_flag, AT(whole), 0, 0,
@@ -231,6 +234,8 @@ static const char *contradiction(const struct options *options) {
         return "--frames: the frames of a file have sizes of their own, --frame-bytes names several";
     if (options->frames && (options->zipf || options->churn))
         return "--frames: the frames of a file have flows of their own: no --skew, no --churn";
+    if (options->recorded && (!options->frames || options->rate_pps))
+        return "--recorded goes with --frames, whose gaps they are, and without --load";
     if (options->burst > 1 && !options->rate_pps)
         return "--burst needs a --load: at max all frames are sent back to back";
     if ((options->zerocopy || options->need_wakeup || options->busy_poll_us) &&

@@ -60,6 +60,7 @@ struct options {
     bool need_wakeup;      // afxdp: call the kernel only if it asks for that
     unsigned busy_poll_us; // afxdp: 0: none
     const char *frames;
+    double recorded; // with the gaps of the file, so many times as fast; 0: by rate_pps
     bool no_receive;
     bool whole;
     unsigned alone; // enum alone

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pcap.h"
+#include "clock.h"
 #include "fail.h"
 
 #include <byteswap.h>
@@ -31,6 +32,7 @@ struct reader {
     const char *path;
     size_t bytes, at;
     unsigned fcs;
+    unsigned fraction_ns; // unit of a stamp's second part
     bool swapped;
 };
 
@@ -80,6 +82,7 @@ static int read_header(const struct pcap *pcap, struct reader *reader) {
     if (header.magic != MAGIC_US && header.magic != MAGIC_NS)
         return failed("frames", EINVAL, NULL,
                       "%s: not a classic pcap (pcapng: convert it, `tcpdump -r A -w B`)", reader->path);
+    reader->fraction_ns = header.magic == MAGIC_NS ? 1 : 1000;
     return read_link_type(reader, in_order(reader, header.linktype));
 }
 
@@ -102,7 +105,10 @@ static int read_frame(struct pcap *pcap, struct reader *reader, unsigned longest
         return failed("frames", EINVAL, NULL, "%s: frame %u has %d bytes; possible are %d to %u",
                       reader->path, number, (int)bytes - (int)reader->fcs, ETH_HLEN, longest);
     pcap->frames[pcap->count++] =
-        (struct pcap_frame){.data = pcap->file + reader->at + sizeof(header), .bytes = bytes - reader->fcs};
+        (struct pcap_frame){.data = pcap->file + reader->at + sizeof(header),
+                            .bytes = bytes - reader->fcs,
+                            .ns = in_order(reader, header.seconds) * NS_PER_SECOND +
+                                  (uint64_t)in_order(reader, header.fraction) * reader->fraction_ns};
     reader->at += sizeof(header) + captured;
     return 0;
 }
@@ -121,6 +127,41 @@ int pcap_read(struct pcap *pcap, const char *path, unsigned longest) {
     if (!error && !pcap->count)
         return failed("frames", EINVAL, NULL, "%s: holds no frame", path);
     return error;
+}
+
+// Longer than any burst, and short enough for a schedule's unit, of which 2^44 ns are too many.
+#define FARTHEST_NS (1ull << 43)
+
+static uint64_t scaled(uint64_t ns, double speed) {
+    const double due = (double)ns / speed;
+
+    return due < FARTHEST_NS ? due + 0.5 : FARTHEST_NS;
+}
+
+int pcap_schedule(struct pcap *pcap, const char *path, double speed) {
+    const uint64_t first = pcap->frames[0].ns, span = pcap->frames[pcap->count - 1].ns - first;
+    uint64_t before = first;
+
+    for (unsigned i = 0; i < pcap->count; i++) {
+        const uint64_t ns = pcap->frames[i].ns;
+        if (ns < before)
+            return failed("frames", EINVAL, NULL, "%s: frame %u was captured before frame %u", path, i + 1,
+                          i);
+        before = ns;
+        pcap->frames[i].ns = scaled(ns - first, speed);
+    }
+    if (!span)
+        return failed("frames", EINVAL, NULL, "%s: all frames have one time stamp: there are no gaps", path);
+    pcap->period_ns = scaled(span + span / (pcap->count - 1), speed) ?: 1;
+    return 0;
+}
+
+uint64_t pcap_due(const struct pcap *pcap, uint64_t ns) {
+    uint64_t due = ns / pcap->period_ns * pcap->count;
+
+    for (unsigned i = 0; i < pcap->count && pcap->frames[i].ns < ns % pcap->period_ns; i++)
+        due++;
+    return due;
 }
 
 void pcap_free(struct pcap *pcap) {

@@ -288,7 +288,7 @@ static void summary_restored(const struct session *session, const struct burst_r
 }
 
 void report_summary(const struct session *session, const struct burst_report *report) {
-    const bool paced = session->options.rate_pps > 0;
+    const bool paced = session_paced(session);
 
     json_begin("summary");
     json_string("burst", report->name);
@@ -301,7 +301,7 @@ void report_summary(const struct session *session, const struct burst_report *re
     list_field("tx_by_queue", report->tx_by_queue, session->options.queues);
     sizes_field("tx_by_size", session, &report->tx_sizes);
     sizes_field("rx_by_size", session, report->rx_missing ? NULL : &report->rx_sizes);
-    rate_field(session->options.rate_pps);
+    rate_field(report->rate_pps);
     optional_count("tx_pause_max_ns", !paced, report->tx_pause_max_ns);
     optional_count("tx_paused_ns", !paced, report->tx_paused_ns);
     json_decimal("tx_busy_cores", report->tx_busy_cores, 6);
@@ -340,7 +340,7 @@ static void print_histogram(const char *burst, const char *of, const struct hist
 }
 
 void report_histograms(const struct session *session, const struct burst_report *report) {
-    if (session->options.rate_pps) {
+    if (session_paced(session)) {
         print_histogram(report->name, "lateness", &report->late);
         if (!report->rx_missing && !session->options.tx_device_stamps)
             print_histogram(report->name, "from_due", &report->from_due);

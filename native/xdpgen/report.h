@@ -9,6 +9,7 @@ struct burst_report {
     const char *name;
     double duration_s;
     uint64_t tx_packets, tx_bytes; // with FCS
+    double rate_pps;               // asked for; 0: max
     uint64_t tx_by_queue[MAX_QUEUES];
     struct size_counts tx_sizes, rx_sizes;
     uint64_t tx_errors;

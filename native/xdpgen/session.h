@@ -27,6 +27,11 @@ struct session {
     uint64_t sequences[MAX_STREAMS]; // of each stream's next frame; they go on from burst to burst
 };
 
+// Whether frames are due at times of their own.
+static inline bool session_paced(const struct session *session) {
+    return session->options.rate_pps || session->options.recorded;
+}
+
 int session_open(struct session *session);
 
 // How its options and streams make flows; a part of session_open.

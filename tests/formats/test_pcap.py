@@ -4,6 +4,7 @@ import gzip
 import struct
 import subprocess
 from contextlib import suppress
+from itertools import repeat
 from pathlib import Path
 
 import pyarrow
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
-from xdplab.formats.pcap import flow_of, is_plain, l2_bytes, parse_pcap
+from xdplab.formats.pcap import flow_of, frames_in, is_plain, l2_bytes, parse_pcap, times_in, write_plain
 from xdplab.formats.pcapng import write_pcap
 
 
@@ -129,10 +130,68 @@ def test_the_frames_that_are_sent_have_no_fcs_and_no_padding(data: bytes, frames
 
 def test_what_is_sent_of_any_file_is_a_classic_pcap(tmp_path: Path) -> None:
     frames = [udp(60), udp(1042)]
-    write_pcap(frames, tmp_path / "a.pcap")
+    write_pcap(frames, tmp_path / "a.pcap", repeat(0))
     assert list(parse_pcap((tmp_path / "a.pcap").read_bytes())) == frames
     (tmp_path / "b").write_bytes(pcapng(frames))
     assert (is_plain(tmp_path / "a.pcap"), is_plain(tmp_path / "b")) == (True, False)
+
+
+def timed(data: bytes, stamps: list[tuple[int, int]], place: int) -> bytes:
+    """Return a file of 60-byte frames with these two numbers before each; records are that long, behind others."""
+    whole, size = bytearray(data), 92 if data[:4] == pcapng([])[:4] else 76
+    for number, stamp in enumerate(stamps):
+        struct.pack_into("<II", whole, place + number * size, *stamp)
+    return bytes(whole)
+
+
+def with_options(data: bytes, *options: tuple[int, bytes]) -> bytes:
+    """Return a pcapng whose first interface has these options."""
+    at = data.index(struct.pack("<II", 1, 20))
+    more = b"".join(struct.pack("<HH", kind, len(value)) + value + bytes(-len(value) % 4) for kind, value in options)
+    size = struct.pack("<I", 20 + len(more))
+    return data[: at + 4] + size + data[at + 8 : at + 16] + more + size + data[at + 20 :]
+
+
+THREE = [udp(60)] * 3
+NS_PCAP = b"\x4d\x3c\xb2\xa1" + pcap(THREE)[4:]
+AFTER = len(pcapng([])) + 12
+PARTS = [(0, 5), (0, 7), (1, 0)]
+NG = timed(pcapng(THREE), PARTS, AFTER)
+CAPTURED = {
+    "µs": (timed(pcap(THREE), PARTS, 24), [5_000, 7_000, 10**9]),
+    "ns": (timed(NS_PCAP, PARTS, 24), [5, 7, 10**9]),
+    "pcapng": (NG, [5_000, 7_000, 1000 << 32]),
+    "pcapng, ns, from 2 s on": (
+        with_options(NG, (9, b"\x09"), (14, b"\2" + bytes(7))), [2 * 10**9 + n for n in (5, 7, 1 << 32)],
+    ),
+    "pcapng, 1/1024 s": (with_options(NG, (9, b"\x8a")), [n * 10**9 >> 10 for n in (5, 7, 1 << 32)]),
+}  # fmt: skip
+UNTIMED = {
+    "equal": (pcap(THREE), "all frames have one time stamp"),
+    "alone": (pcap([udp(60)]), "all frames have one time stamp"),
+    "going back": (timed(pcap(THREE), [(1, 0), (2, 5), (2, 3)], 24), "frame 3 was captured 2 µs before frame 2"),
+    "without": (simple(udp(60), 0), "frame 1 has no time stamp"),
+    "of an impossible unit": (
+        with_options(timed(NG, [(9, 9)], AFTER), (9, b"\x00")),
+        "frame 1 has a time stamp that cannot be",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "times"), CAPTURED.values(), ids=CAPTURED.keys())
+def test_times_are_in_ns_and_what_is_sent_keeps_their_gaps(tmp_path: Path, data: bytes, times: list[int]) -> None:
+    (file := tmp_path / "some").write_bytes(data)
+    assert list(times_in(file)) == times
+    write_plain(file, tmp_path / "plain.pcap", timed=True)
+    assert list(times_in(tmp_path / "plain.pcap")) == [ns - times[0] for ns in times]
+    assert list(frames_in(tmp_path / "plain.pcap")) == THREE
+
+
+@pytest.mark.parametrize(("data", "words"), UNTIMED.values(), ids=UNTIMED.keys())
+def test_stamps_that_tell_no_gaps_are_refused(tmp_path: Path, data: bytes, words: str) -> None:
+    (file := tmp_path / "some").write_bytes(data)
+    with pytest.raises(FormatError, match=words):
+        times_in(file)
 
 
 @pytest.mark.parametrize(("data", "words"), REFUSED.values(), ids=REFUSED.keys())

@@ -3,7 +3,7 @@
 Usage: echo_dut.py INTERFACE FAULTS SECONDS; FAULTS is a JSON object from a fault to the values of i modulo 10 that have
 it. "late": [a, b] returns frame a with frame b; "advance": n adds i times n to frame i's number, as if that many more
 frames had been sent; "hostile" also returns one of each kind of frame that is nearly a test frame. "print" returns
-nothing and prints every frame as hex instead.
+nothing and prints every frame as hex instead, "times" also when the kernel received it, in ns.
 """
 
 import errno
@@ -15,19 +15,24 @@ import time
 
 ALL_PROTOCOLS = 3
 UDP_PORT = (50220).to_bytes(2, "big")
+TIMESTAMPNS = 35
 PACKET, AUXDATA, VLAN_VALID = 263, 8, 1 << 4  # of linux/if_packet.h
 VLAN, IPV6 = b"\x81\x00", b"\x86\xdd"
 
 
-def received(link: socket.socket) -> tuple[bytes, int]:
-    """Return a frame and where it came from; the kernel keeps its VLAN tag beside it."""
+def received(link: socket.socket) -> tuple[bytes, int, int]:
+    """Return a frame, where it came from, and when, in ns; the kernel keeps its VLAN tag beside it."""
+    came = 0
     frame, ancillary, _, address = link.recvmsg(2048, 256)
     for level, kind, data in ancillary:
         if (level, kind) == (PACKET, AUXDATA):
             status, tag, protocol = struct.unpack_from("=I12xHH", data)
             if status & VLAN_VALID:
                 frame = frame[:12] + struct.pack("!HH", protocol, tag) + frame[12:]
-    return frame, address[2]
+        if (level, kind) == (socket.SOL_SOCKET, TIMESTAMPNS):
+            seconds, ns = struct.unpack_from("=qq", data)
+            came = seconds * 10**9 + ns
+    return frame, address[2], came
 
 
 def ip_at(frame: bytes) -> int:
@@ -199,6 +204,7 @@ def main() -> None:
     link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_PROTOCOLS))
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
     link.setsockopt(PACKET, AUXDATA, 1)
+    link.setsockopt(socket.SOL_SOCKET, TIMESTAMPNS, 1)
     link.bind((interface, ALL_PROTOCOLS))
     say("ready")
     end = time.monotonic() + float(seconds)
@@ -209,13 +215,13 @@ def main() -> None:
     while (left := end - time.monotonic()) > 0:
         link.settimeout(min(left, 0.02))
         try:
-            frame, way = received(link)
+            frame, way, came = received(link)
         except TimeoutError:
-            frame = b""
+            frame, came = b"", 0
         if len(frame) < 60 or way == socket.PACKET_OUTGOING or frame[udp_at(frame) + 2 : udp_at(frame) + 4] != UDP_PORT:
             continue
-        if by_fault == "print":
-            say(frame.hex())
+        if by_fault in ("print", "times"):
+            say(frame.hex() + (f" {came}" if by_fault == "times" else ""))
             continue
         if advance:
             sequence = int.from_bytes(frame[56:60], "big") + number * advance

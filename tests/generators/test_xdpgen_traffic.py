@@ -561,6 +561,7 @@ def test_the_help_names_every_option_of_the_adapter(traffic_bench: Bench) -> Non
         max_frames=1,
         batch=1,
         file="x.pcap",
+        speed=2.0,
         receive=False,
         vlan=5,
         ip_version=6,
@@ -571,5 +572,5 @@ def test_the_help_names_every_option_of_the_adapter(traffic_bench: Bench) -> Non
         tx_stamp="device",
     )
     options = [word for word in xdpgen_argv(everything, "xdpgen") if word.startswith("--")]
-    assert len(options) == 32
+    assert len(options) == 33
     assert [option for option in options if f"  {option} " not in shown] == []

@@ -79,7 +79,7 @@ OTHER: dict[str, object] = {
     "imix": "simple", "vlan": 5, "ip_version": 6, "rx_stamp": "device", "tx_bind": "zerocopy", "tx_wakeup": "needed",
     "tx_busy_poll_us": 50, "tx_stamp": "device", "batch": 4, "lab": "vm:6.1",
     "device": {"features.gro": False, "rings.rx": 512}, "entries": 1000, "hit": 50,
-    "skew": "zipf 1.1", "churn": 500, "burst": 8,
+    "skew": "zipf 1.1", "churn": 500, "burst": 8, "timing": "recorded x2",
 }  # fmt: skip
 WRITTEN = [factor for factor in FACTORS if factor.where]
 
@@ -101,6 +101,8 @@ def two_plans(factor: Factor, folder: Path) -> list[Plan]:
         points: dict[str, object] = dict(GENERATED)
         if factor.where == "program":
             points = {"mode": "native", "program": {"file": mine} | value}
+        elif factor.name == "timing":
+            points = {"mode": "native", "program": {"file": mine, "frames": files["frames"]}}
         elif factor.name in GENERATED or factor.name in ("working_set_bytes", "op", "form", "directions"):
             points = {"workload": "array", "accesses": [0, 100], "mode": "native"}
         points |= {"mode": "native", "map_type": "hash"} if factor.name == "hit" else {}
@@ -168,9 +170,8 @@ def test_two_values_are_two_baselines(both: Both) -> None:
 @every
 def test_two_values_are_never_one_mark_nor_one_ratio(both: Both) -> None:
     factor, points, (first, second, table) = both
-    name = {"program": "programs", "traffic": "latency" if factor.name == "load" else "throughput"}.get(
-        factor.where, "throughput"
-    )
+    name = "programs" if factor.where == "program" or factor.name == "timing" else "throughput"
+    name = "latency" if factor.name == "load" else name
     marks = pd.concat([found.marks for found in _views(name, table)])
     assert not marks["points"].str.contains(",").any()
     assert set(marks["points"]) == set(table["point_id"])

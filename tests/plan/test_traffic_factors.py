@@ -10,11 +10,13 @@ import pytest
 from xdplab.errors import PlanError
 from xdplab.generators import XDPGEN
 from xdplab.plan import Plan, Point, parse_plan, points_of, schedule
+from xdplab.plan.factors import recorded_speed
 from xdplab.plan.imix import SIMPLE, cycle_of
 from xdplab.programs.spec import program_of
 from xdplab.studies.traffic.run_files import why_not_sliced
 from xdplab.yaml_file import read_yaml
 
+FROM_PCAP = {"program": {"file": "a.bpf.c", "frames": "f.pcap"}}
 WHOLE = {"engine": "afxdp", "tx_stamp": "device", "tx_bind": "zerocopy", "rx_stamp": "device"}
 BY_COPY, TWO_CLOCKS = "by copy, the kernel writes a time of its own", "a latency between two clocks would not hold"
 
@@ -24,7 +26,8 @@ def plan_of(points: dict[str, Any], **traffic: Any) -> Plan:
 
 
 def points(given: dict[str, Any] | None = None, **traffic: Any) -> list[Point]:
-    return points_of(plan_of({"accesses": 0} | (given or {}), **traffic), "shared")
+    generated = {} if "program" in (given or {}) else {"accesses": 0}
+    return points_of(plan_of(generated | (given or {}), **traffic), "shared")
 
 
 @pytest.mark.parametrize(
@@ -57,6 +60,12 @@ def test_a_default_that_is_written_out_is_the_same_point(given: dict[str, Any], 
         ({}, WHOLE | {"stamp": ["none", 16]}, "`stamp` is none"),
         ({}, {"burst": 8}, "at `load: max` all frames are back to back"),
         ({}, {"burst": [1, 8], "load": ["20kpps", "max"]}, "at `load: max` all frames are back to back"),
+        ({}, {"timing": "recorded", "engine": "afxdp"}, "timing: recorded needs `program.frames`"),
+        (FROM_PCAP, {"timing": "recorded x2", "load": "20kpps"}, "timing: recorded frames have a rate of their own"),
+        (FROM_PCAP, {"timing": "recorded x0"}, "'recorded x0' is not a timing: write `load`, `recorded`"),
+        (FROM_PCAP, {"timing": "even"}, "'even' is not a timing"),
+        (FROM_PCAP, {"load": "recorded x2"}, "write `timing: recorded x2`, and no load"),
+        (FROM_PCAP, {"timing": "recorded", "burst": 8}, "at `load: max` all frames are back to back"),
         ({}, {"skew": "zipf"}, "write `uniform`, or `zipf S`"),
         ({}, {"skew": "zipf 9"}, "write `uniform`, or `zipf S`"),
         ({}, {"churn": "5/min"}, "traffic.churn: must be a whole number"),
@@ -77,6 +86,18 @@ def test_a_default_that_is_written_out_is_the_same_point(given: dict[str, Any], 
 def test_what_would_mean_nothing_is_refused(given: dict[str, Any], traffic: dict[str, Any], words: str) -> None:
     with pytest.raises(PlanError, match=words):
         points(given, **traffic)
+
+
+def test_recorded_gaps_take_the_place_of_the_load(tmp_path: Path) -> None:
+    for name in ("a.bpf.c", "f.pcap"):
+        (tmp_path / name).write_text("int x;")
+    program = {"file": str(tmp_path / "a.bpf.c"), "frames": str(tmp_path / "f.pcap")}
+    found = points({"program": program}, timing=["load", "recorded", "recorded x 1", "recorded ×2.0"])
+    assert [(p.factors()["timing"], p.factors()["load"], p.rate_pps) for p in found] == [
+        ("load", "max", None), ("recorded", None, None), ("recorded x2", None, None),
+    ]  # fmt: skip
+    assert found[0] == points({"program": program})[0]
+    assert [recorded_speed(p.timing) for p in found] == [None, 1.0, 2.0]
 
 
 def test_a_list_of_settings_is_a_factor_and_each_is_a_block() -> None:

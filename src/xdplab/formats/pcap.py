@@ -12,14 +12,15 @@ from typing import Any
 
 from xdplab.errors import FormatError
 from xdplab.lazy import lazy
+from xdplab.plan.factors import FCS_BYTES
 
 pcapng = lazy("xdplab.formats.pcapng")  # few files are compressed, or pcapng
 
-FCS_BYTES = 4
 SENDABLE_BYTES = (14, 2048)
 """The sizes that xdpgen sends, without FCS: an Ethernet header, and a buffer of its ring (native/xdpgen)."""
 
 _ORDERS = {b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">", b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<"}
+_IN_NS = (b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1")
 _HEADER_BYTES, _RECORD_BYTES = 24, 16
 _PCAPNG = b"\x0a\x0d\x0d\x0a"
 _ETHERNET = 1
@@ -33,14 +34,41 @@ _WITH_PORTS = (6, 17, 132)  # TCP, UDP, SCTP
 Flow = tuple[object, ...]
 
 
-def frames_in(path: str | Path) -> Sequence[bytes]:
+def frames_in(path: str | Path) -> _Frames:
     """Return the frames of a file as `parse_pcap` does. Raises FormatError, OSError."""
     status = Path(path).stat()
     return _frames_in(str(path), status.st_mtime_ns, status.st_size)
 
 
+def times_in(path: str | Path) -> Sequence[int]:
+    """Return when each frame of a file was captured, in ns.
+
+    Raises FormatError, with the frame's number, unless the stamps have gaps and never go back; OSError.
+    """
+    data, times = frames_in(path).data, array("q")
+    for number, (at, _, _, _, clock) in enumerate(_captured(data), 1):
+        if clock is None:
+            raise FormatError(f"frame {number} has no time stamp (a simple packet block)")
+        order, first, second, divisor, offset = clock
+        high, low = struct.unpack_from(order, data, at - 16)
+        ns = offset + (high * first + low * second) // divisor
+        if abs(ns) >> 62:
+            raise FormatError(f"frame {number} has a time stamp that cannot be")
+        if times and ns < times[-1]:
+            raise FormatError(f"frame {number} was captured {(times[-1] - ns) / 1e3:g} µs before frame {number - 1}")
+        times.append(ns)
+    if times[0] == times[-1]:
+        raise FormatError("all frames have one time stamp: there are no gaps")
+    return times
+
+
+def write_plain(path: str | Path, plain: Path, *, timed: bool) -> None:
+    """Write the frames of any file as xdpgen reads them, with their gaps if ``timed``. Raises FormatError, OSError."""
+    pcapng.write_pcap(frames_in(path), plain, times_in(path) if timed else itertools.repeat(0))
+
+
 @lru_cache(maxsize=8)
-def _frames_in(path: str, *_of: int) -> Sequence[bytes]:
+def _frames_in(path: str, *_of: int) -> _Frames:
     return parse_pcap(Path(path).read_bytes())
 
 
@@ -48,7 +76,7 @@ class _Frames(Sequence[bytes]):
     """Frames by their places in a file: a million of them as objects would take 100 MB more."""
 
     def __init__(self, data: bytes) -> None:
-        self._data, self._places, self._sizes = data, array("Q"), array("I")
+        self.data, self._places, self._sizes = data, array("Q"), array("I")
 
     def add(self, place: int, size: int) -> None:
         self._places.append(place)
@@ -58,14 +86,14 @@ class _Frames(Sequence[bytes]):
         return len(self._places)
 
     def __iter__(self) -> Iterator[bytes]:
-        data = self._data
+        data = self.data
         return (data[place : place + size] for place, size in zip(self._places, self._sizes, strict=True))
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(len(self)))]
         place = self._places[index]
-        return self._data[place : place + self._sizes[index]]
+        return self.data[place : place + self._sizes[index]]
 
 
 def is_plain(path: Path) -> bool:
@@ -74,7 +102,7 @@ def is_plain(path: Path) -> bool:
         return file.read(4) in _ORDERS
 
 
-def parse_pcap(data: bytes) -> Sequence[bytes]:
+def parse_pcap(data: bytes) -> _Frames:
     """Return the frames of a pcap or pcapng, plain or compressed by gzip or zstd, without FCS.
 
     Raises FormatError, with the frame's number, unless the file has whole Ethernet frames that can be sent. xdpgen's
@@ -84,7 +112,7 @@ def parse_pcap(data: bytes) -> Sequence[bytes]:
         data = pcapng.unpacked(data)
     frames = _Frames(data)
     least, most = SENDABLE_BYTES
-    for at, captured, length, fcs in (pcapng.blocks if data[:4] == _PCAPNG else _records)(data):
+    for at, captured, length, fcs, _ in _captured(data):
         if at + captured > len(data):
             raise FormatError(f"ends within frame {len(frames) + 1}")
         if captured < length:
@@ -97,8 +125,16 @@ def parse_pcap(data: bytes) -> Sequence[bytes]:
     return frames
 
 
-Captured = tuple[int, int, int, int]
-"""Of a frame: where it begins, how many bytes the file has of it, its length, and that of its FCS."""
+Clock = tuple[str, int, int, int, int]
+"""How two numbers 16 bytes before a frame are a time: their struct, ns of the first and of the second times a divisor,
+the divisor, and what is added in ns."""
+Captured = tuple[int, int, int, int, Clock | None]
+"""Of a frame: where it begins, how many bytes the file has of it, its length, that of its FCS, and its time's clock."""
+
+
+def _captured(data: bytes) -> Iterator[Captured]:
+    frames: Iterator[Captured] = (pcapng.blocks if data[:4] == _PCAPNG else _records)(data)
+    return frames
 
 
 def _records(data: bytes) -> Iterator[Captured]:
@@ -106,6 +142,7 @@ def _records(data: bytes) -> Iterator[Captured]:
     if order is None or len(data) < _HEADER_BYTES:
         raise FormatError("neither pcap nor pcapng, nor one of them compressed by gzip or zstd")
     fcs = _fcs_bytes(struct.unpack_from(f"{order}I", data, 20)[0])
+    clock = (f"{order}II", 10**9, 1 if data[:4] in _IN_NS else 1000, 1, 0)
     sizes, at = struct.Struct(f"{order}II").unpack_from, _HEADER_BYTES
     for number in itertools.count(1):
         if at == len(data):
@@ -113,7 +150,7 @@ def _records(data: bytes) -> Iterator[Captured]:
         if at + _RECORD_BYTES > len(data):
             raise FormatError(f"ends within frame {number}")
         captured, length = sizes(data, at + 8)
-        yield at + _RECORD_BYTES, captured, length, fcs
+        yield at + _RECORD_BYTES, captured, length, fcs, clock
         at += _RECORD_BYTES + captured
 
 

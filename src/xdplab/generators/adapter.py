@@ -22,7 +22,8 @@ class Frames:
 
     ``imix`` has the sizes of frames of several sizes, in the order in which each queue's sender sends them over and
     over; then ``frame_bytes`` does not apply. ``stamp``: "all", "none" or one frame in N at random, of ``stamp_seed``.
-    ``file`` is a pcap on the generator's host whose frames are sent unchanged.
+    ``file`` is a pcap on the generator's host whose frames are sent unchanged; with a ``speed``, so many times as fast
+    as they were captured.
     """
 
     frame_bytes: int = 64
@@ -32,6 +33,7 @@ class Frames:
     stamp: str | int = "all"
     stamp_seed: int | None = None
     file: str | None = None
+    speed: float | None = None
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -144,6 +146,7 @@ WANTED: tuple[tuple[str, Wanted, str], ...] = (
     ("stamp", lambda settings: settings.frames.stamp != "none", "does not stamp frames"),
     ("pieces", lambda settings: settings.xdpgen.alone is not None, "has no piece that works alone"),
     ("file", lambda settings: settings.frames.file is not None, "does not send the frames of a file"),
+    ("timing", lambda settings: settings.frames.speed is not None, "does not send frames with recorded gaps"),
 )
 """What some engines cannot do: its name, whether settings ask for it, and what to say of an engine that cannot.
 
@@ -305,6 +308,7 @@ def xdpgen_argv(settings: GeneratorSettings, binary: str) -> list[str]:
         "cpus": ",".join(map(str, settings.cpus)) or None,
         "fifo": s.fifo,
         "frames": settings.frames.file,
+        "recorded": None if settings.frames.speed is None else f"{settings.frames.speed:g}",
         "alone": s.alone,
         "rx-stamp": s.rx_stamp if s.rx_stamp != "software" else None,
         "tx-stamp": s.tx_stamp if s.tx_stamp != "software" else None,
@@ -344,7 +348,7 @@ _AFXDP = Capabilities(
     max_flows=1 << 20,
     batches=(32, 256),
     queue_per_cpu=False,
-    can=_BOTH | {"file"},
+    can=_BOTH | {"file", "timing"},
     ip_versions=(4, 6),
 )
 

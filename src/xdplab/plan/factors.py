@@ -41,11 +41,14 @@ Imix = Annotated[
 Directions = Literal["back", "one", "both"]
 Stamp = Literal["all", "none"] | Annotated[int, Field(ge=1, le=1 << 20)]
 
+FCS_BYTES = 4
 L1_EXTRA_BYTES = 20
 """The overhead of a frame on the cable: preamble, start delimiter and inter-frame gap (IEEE 802.3)."""
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kM]?)pps")
 _BITS = re.compile(r"(\d+(?:\.\d+)?)([MG])bit/s")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)%( of line)?")
+RECORDED = "recorded"
+_SPEED = re.compile(RECORDED + r"(?: ?[x×] ?(\d+(?:\.\d+)?))?")
 _SCALE = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
@@ -55,11 +58,11 @@ def frame_rate(bits_per_second: float, frame_bytes: float) -> float:
 
 
 def parse_load(load: str, frame_bytes: float) -> float | None:
-    """Return the paced rate of a load in frames per second, None for ``max`` and for a share.
+    """Return the paced rate of a load in frames per second, None for ``max``, a share, and what `timing` decides.
 
     ``frame_bytes``: a frame's mean size with FCS; bits per second are those of the cable (L1). Raises ValueError.
     """
-    if load == "max" or _SHARE.fullmatch(load):
+    if load in ("max", RECORDED) or _SHARE.fullmatch(load):
         _not_nothing(load)
         return None
     match = _RATE.fullmatch(load) or _BITS.fullmatch(load)
@@ -96,6 +99,8 @@ def _not_nothing(load: str) -> None:
 
 
 def _checked_load(load: object) -> object:
+    if _SPEED.fullmatch(str(load)):
+        raise ValueError(f"{load!r} is not a load: write `timing: {load}`, and no load")
     parse_load(str(load), frame_bytes=64)
     return str(load)
 
@@ -117,6 +122,25 @@ def zipf_exponent(skew: str) -> float | None:
 def _checked_skew(value: object) -> object:
     exponent = zipf_exponent(str(value))
     return "uniform" if exponent is None else f"zipf {exponent:g}"
+
+
+def recorded_speed(timing: str) -> float | None:
+    """Return how many times as fast as captured frames are sent; None if they go by the load. Raises ValueError."""
+    match = _SPEED.fullmatch(timing)
+    if timing != "load" and (match is None or not 0.001 <= float(match[1] or 1) <= 1000):
+        raise ValueError(
+            f"{timing!r} is not a timing: write `load`, `recorded`, or `recorded x2`: twice as fast (0.001 to 1000)"
+        )
+    return float(match[1] or 1) if match else None
+
+
+def _checked_timing(value: object) -> object:
+    speed = recorded_speed(str(value))
+    return "load" if speed is None else RECORDED if speed == 1 else f"{RECORDED} x{speed:g}"
+
+
+_Timing = Annotated[str, Field(pattern=r"^(load|recorded( ?[x×] ?[0-9.]+)?)$")]
+Timing = Annotated[str, BeforeValidator(_checked_timing, json_schema_input_type=_Timing)]
 
 
 def _per_second(value: object) -> object:
@@ -381,9 +405,10 @@ FACTORS: tuple[Factor, ...] = (
            "N, memory accesses per packet, proved; null for a user's program", dtype="int",
            shown=Labels(title="accesses N", full="N = {}".format, caption="always")),
     Factor("load", "traffic", "traffic", Load, "max", "max, a rate, or a share of the PDR or of the line rate",
-           shown=Labels(full=lambda v: "maximum load" if v == "max" else f"load {v}", caption="always")),
-    Factor("rate_requested_pps", "traffic", "", None, None, "the paced rate; null at max", dtype="float",
-           identity=False,
+           shown=Labels(full=lambda v: "maximum load" if v == "max" else f"load {v}", caption="always"),
+           form=Form(applies=lambda values: values["timing"] == "load", absent=RECORDED)),
+    Factor("rate_requested_pps", "traffic", "", None, None, "the paced rate, of recorded frames that in the window; "
+           "null at max", dtype="float", identity=False,
            shown=Labels(uses=(), caption="own")),
     Factor("xsk_attach", "deployment", "points", Literal["native", "generic"], "native",
            "af_xdp only: attach mode of the redirecting program",
@@ -553,6 +578,10 @@ FACTORS: tuple[Factor, ...] = (
     Factor("burst", "traffic", "traffic", Annotated[int, Field(ge=1, le=65536)], 1,
            "frames that each queue's sender sends back to back; the load is their mean rate", dtype="int",
            shown=Labels(full="bursts of {}".format)),
+    Factor("timing", "traffic", "traffic", Timing, "load",
+           "when frames are sent: load (as `load` says), recorded (with the gaps of the pcap), recorded xK (K times as "
+           "fast)",
+           shown=Labels(full=lambda v: "frames by load" if v == "load" else f"gaps as {v}")),
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Factor] = {factor.name: factor for factor in FACTORS}

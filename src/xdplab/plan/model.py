@@ -185,6 +185,16 @@ class Block(_given("block", _one)):  # type: ignore[misc]
         return self
 
     @model_validator(mode="after")
+    def _recorded_frames_have_times(self) -> Block:
+        if all(timing == "load" for timing in self.traffic.timing):
+            return self
+        if self.traffic.load != ["max"]:
+            raise ValueError("timing: recorded frames have a rate of their own: omit `load`, or use another block")
+        if any(program.frames is None for program in self.points.program or [UserProgramFile(file="")]):
+            raise ValueError("timing: recorded needs `program.frames`, the pcap whose gaps they are")
+        return self
+
+    @model_validator(mode="after")
     def _one_clock(self) -> Block:
         """Stamps of sending by the device, without what gives them their meaning, are refused."""
         traffic = self.traffic

@@ -15,9 +15,9 @@ from typing import TypeVar
 
 from xdplab.compiler import find_clang, run_tool
 from xdplab.errors import ProgramError
-from xdplab.formats.pcap import FCS_BYTES
 from xdplab.hosts import Host
 from xdplab.hosts.tool import PROGRAM_REFUSALS, Message, ToolSession
+from xdplab.plan.factors import FCS_BYTES
 from xdplab.programs.build import BuiltProgram, compile_command
 from xdplab.programs.counting import SEVERAL_BUFFERS, VERDICTS
 from xdplab.programs.image import Insn, decode

@@ -11,9 +11,11 @@ from itertools import accumulate
 from math import lcm
 
 from xdplab.deploy.xdp import PortFrame
-from xdplab.formats.pcap import FCS_BYTES, frames_in
+from xdplab.lazy import lazy
 from xdplab.plan import Point
-from xdplab.plan.factors import zipf_exponent
+from xdplab.plan.factors import FCS_BYTES, zipf_exponent
+
+pcap = lazy("xdplab.formats.pcap")  # few plans have one
 
 MOST_FRAMES = 32768
 """How many frames are test-run: all of most traces and flows, in a second."""
@@ -57,7 +59,7 @@ def frame_maker(point: Point, *, src_mac: str, dst_mac: str) -> tuple[Callable[[
     macs = bytes.fromhex((dst_mac + src_mac).replace(":", ""))
     if point.program.frames is None:
         return lambda number: _generated(point, number, macs), lcm(point.flows, len(point.frame_sizes))
-    given = frames_in(point.program.frames)
+    given = pcap.frames_in(point.program.frames)
     return lambda number: given[number].ljust(LEAST_BYTES, b"\0"), len(given)
 
 

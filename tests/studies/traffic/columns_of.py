@@ -15,6 +15,7 @@ from xdplab.studies.trial_facts import TrialFacts
 
 POINT = {
     "mode": "native", "engine": "live", "arrangement": "shared", "two_ports": False, "ways": 1, "tx_bind": None,
+    "timing": "load",
     "queues": 1, "passes": (), "frame_bytes": None,
 }  # fmt: skip
 

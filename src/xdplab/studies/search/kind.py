@@ -129,6 +129,8 @@ def as_searched(plan: Plan, chosen: Profile) -> Plan:
     """A search finds the load itself; a standard's profile has its own frame sizes. Raises PlanError."""
     if plan.open_ended:
         raise PlanError("a search repeats each point a given number of times", remedy="give `repetitions` a number")
+    if any(timing != "load" for block in plan.blocks for timing in block.traffic.timing):
+        raise PlanError("a search finds the load itself, and `timing: recorded` has its own", remedy="omit it")
     frames = {"frame_bytes": list(chosen.frame_bytes)} if chosen.frame_bytes else {}
     blocks = [
         block.model_copy(

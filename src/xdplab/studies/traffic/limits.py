@@ -11,12 +11,14 @@ from collections.abc import Iterable, Sequence
 
 from xdplab.errors import LabError, PlanError
 from xdplab.formats.ethtool import parse_link
-from xdplab.formats.pcap import frames_in
 from xdplab.hosts import Host, run_together
 from xdplab.labs import Lab
+from xdplab.lazy import lazy
 from xdplab.plan import Point
 from xdplab.plan.factors import in_plan
 from xdplab.studies.trial_facts import Limit, TimingLimits
+
+pcap = lazy("xdplab.formats.pcap")  # few plans have one
 
 FrameKey = tuple[object, ...]
 
@@ -65,7 +67,7 @@ def require_small_frames(pcaps: Iterable[str], lab: Lab) -> None:
     """Raise PlanError for a frame of a pcap that the TG's link does not take: each trial would lose it."""
     for path in pcaps:
         mtu = int(lab.tg.get(f"/sys/class/net/{lab.tg_interface}/mtu"))
-        sizes = [len(frame) for frame in frames_in(path)]
+        sizes = [len(frame) for frame in pcap.frames_in(path)]
         if max(sizes) > mtu + TAGGED_HEADER:
             number = next(at for at, size in enumerate(sizes, 1) if size > mtu + TAGGED_HEADER)
             raise PlanError(

@@ -19,7 +19,6 @@ from xdplab.deploy.native import build_tools as build_native
 from xdplab.deploy.native import build_workload
 from xdplab.deploy.queues import of_each
 from xdplab.errors import HostError, HostLostError, ProgramError
-from xdplab.formats.pcap import frames_in, is_plain, pcapng
 from xdplab.generators import XDPGEN, Adapter, Installed, Staying, installed
 from xdplab.hosts import Host, run_together
 from xdplab.hosts.local import LocalHost
@@ -41,6 +40,7 @@ from xdplab.studies.traffic.limits import FrameKey
 from xdplab.studies.traffic.two_ports import SecondPort
 from xdplab.studies.trial_facts import Limit, MachineFacts
 
+pcap = lazy("xdplab.formats.pcap")  # few plans have one
 userspace = lazy("xdplab.programs.userspace")  # an emulator, for af_xdp alone
 
 T = TypeVar("T")
@@ -208,7 +208,9 @@ def _prepare(
         if factors.file is None:
             raise
         raise ProgramError(f"{factors.name}: {error.message}", remedy=error.remedy) from None
-    return Prepared(built, load, on_dut, work, _ship_frames(lab, factors))
+    return Prepared(
+        built, load, on_dut, work, _ship_frames(lab, factors, any(point.timing != "load" for point in points))
+    )
 
 
 def _prepare_alone(
@@ -263,15 +265,15 @@ def _ship_entries(lab: Lab, built: BuiltProgram, folder: str, name: str, content
     return f"{folder}/{path.name}"
 
 
-def _ship_frames(lab: Lab, factors: ProgramFactors) -> str | None:
+def _ship_frames(lab: Lab, factors: ProgramFactors, timed: bool) -> str | None:
     if factors.frames is None:
         return None
-    path = f"{lab.work_dir(lab.tg)}/frames/{factors.frames_sha256}.pcap"
-    if is_plain(Path(factors.frames)):
+    path = f"{lab.work_dir(lab.tg)}/frames/{factors.frames_sha256}{'-timed' * timed}.pcap"
+    if pcap.is_plain(Path(factors.frames)):
         lab.tg.put(Path(factors.frames), path)
         return path
     with tempfile.TemporaryDirectory() as folder:
-        pcapng.write_pcap(frames_in(factors.frames), plain := Path(folder) / "frames.pcap")
+        pcap.write_plain(factors.frames, plain := Path(folder) / "frames.pcap", timed=timed)
         lab.tg.put(plain, path)
     return path
 

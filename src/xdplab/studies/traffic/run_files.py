@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import FormatError, PlanError, ResultsError
-from xdplab.formats.pcap import frames_in
 from xdplab.lazy import lazy
 from xdplab.plan import (
     Arrangement,
@@ -37,6 +36,8 @@ else:
     build, programs = lazy("xdplab.programs.build"), lazy("xdplab.programs.program")
     rundir, state = lazy("xdplab.run.rundir"), lazy("xdplab.run.state")
     pdr, spec = lazy("xdplab.studies.traffic.pdr"), lazy("xdplab.programs.spec")
+
+pcap = lazy("xdplab.formats.pcap")  # few plans have one
 
 Files = Mapping[str, Mapping[str, Any]]
 """Files of a run by name, each written as JSON."""
@@ -75,19 +76,19 @@ def race_pairs(plan: Plan, arrangement: Arrangement) -> list[tuple[Point, Point]
 
 
 def require_files(trials: Sequence[Trial]) -> None:
-    """Raise PlanError for a pcap whose frames cannot be sent, for entries that a program's maps cannot have, and for
-    constants that it does not have.
+    """Raise PlanError for a pcap whose frames, or gaps, cannot be sent, for entries that a program's maps cannot have,
+    and for constants that it does not have.
 
     The first has the frame's number, the second the entry's key. Raises ProgramError if the program does not compile.
     """
     for program in dict.fromkeys(trial.point.program for trial in trials):
         if program.maps or program.rodata:
             _ = build.build(spec.program_of(program), programs.cache_directory()).load_options
-    for path in dict.fromkeys(trial.point.program.frames for trial in trials):
+    for path, timed in dict.fromkeys((t.point.program.frames, t.point.timing != "load") for t in trials):
         try:
-            frames_in(path) if path else ()
+            (pcap.times_in if timed else pcap.frames_in)(path) if path else ()
         except (FormatError, OSError) as error:
-            remedy = "cut or convert it, as with `editcap` or `tcpdump -r`; then name the new file"
+            remedy = "cut or convert it, as with `editcap`, `reordercap` or `tcpdump -r`; then name the new file"
             raise PlanError(f"program.frames: {path}: {reason(error)}", remedy=remedy) from None
 
 

@@ -16,7 +16,7 @@ from xdplab.generators.adapter import Addresses, Frames, XdpgenSettings
 from xdplab.labs import Lab
 from xdplab.labs.base import turned
 from xdplab.plan import Point
-from xdplab.plan.factors import zipf_exponent
+from xdplab.plan.factors import recorded_speed, zipf_exponent
 from xdplab.studies.test_frames import vlan_of
 from xdplab.studies.traffic.pdr import offered_rate
 from xdplab.studies.traffic.prepare import TrialContext
@@ -133,6 +133,7 @@ def generator_settings(context: TrialContext, point: Point) -> GeneratorSettings
             ip_version=point.ip_version,
             stamp=point.stamp if point.stamp in ("all", "none") else int(point.stamp),
             file=context.programs[point.program].frames_on_tg,
+            speed=recorded_speed(point.timing),
         ),
         addresses=Addresses(
             flows=point.flows,
@@ -178,7 +179,7 @@ def _batch(context: TrialContext, point: Point) -> int:
     if point.batch != "auto":
         return int(point.batch)
     return context.tools.adapter.capability(point.engine).batch(
-        paced=point.rate_pps is not None or point.line_share is not None
+        paced=point.rate_pps is not None or point.line_share is not None or point.timing != "load"
     )
 
 

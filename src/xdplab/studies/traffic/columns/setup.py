@@ -41,7 +41,9 @@ def _requested(t: TrialSource, name: str) -> object:
 
 
 def _rate_requested_pps(t: TrialSource) -> object:
-    """The rate that a share of the PDR means; for other loads the point's own."""
+    """The rate that a share of the PDR means, or that recorded frames have in the window; else the point's own."""
+    if t.point.timing != "load":
+        return t.summary.required("rate_requested_pps", "this generator did not record it")
     rate = t.facts.rate_requested_pps
     return _requested(t, "rate_requested_pps") if rate is None else rate
 
