@@ -276,17 +276,21 @@ IN_KTAP: ContextVar[ktap.KtapCases | None] = ContextVar("IN_KTAP", default=None)
 """The same cases, for the exit code of the process."""
 
 
-def _for_person(context: click.Context, parameter: click.Parameter, form: str | None) -> str | None:
-    """Return the form of a table that a person reads; note one that a script reads."""
-    if form not in ("json", "ktap"):
-        return form
-    context.meta[SCRIPT] = ktap.KtapCases() if form == "ktap" else None
-    IN_KTAP.set(context.meta[SCRIPT])
-    return "table"
+TABLES = {"table": "", "csv": "a spreadsheet", "markdown": "a text"}
+"""The forms that a person reads, and for what besides the terminal."""
+
+
+def _chosen(context: click.Context, parameter: click.Parameter, form: str | None) -> str | None:
+    """Return the form; note one that a script reads."""
+    if form is not None and form not in TABLES:
+        context.meta[SCRIPT] = ktap.KtapCases() if form == "ktap" else None
+        IN_KTAP.set(context.meta[SCRIPT])
+    return form
 
 
 def format_option(*forms: str) -> Callable[[F], F]:
-    """Return `--format` with these forms; the command gets it as ``form`` if one is a table."""
+    """Return `--format` with these forms; the command gets it as ``form`` if it prints more than JSON and KTAP."""
+    readers = " or ".join(filter(None, [", ".join(filter(None, map(TABLES.get, forms))), "a script"]))
     return click.option(
         "--format",
         "form",
@@ -294,10 +298,9 @@ def format_option(*forms: str) -> Callable[[F], F]:
         default="table" if "table" in forms else None,
         show_default=True,
         is_eager=True,  # --json looks at it
-        expose_value="table" in forms,
-        callback=_for_person,
-        help=f"Print it {'for a spreadsheet, a text, or' if 'table' in forms else 'for'} a script"
-        + ("; KTAP is what the kernel's tests print." if "ktap" in forms else "."),
+        expose_value=not {"json", "ktap"}.issuperset(forms),
+        callback=_chosen,
+        help=f"Print it for {readers}" + ("; KTAP is what the kernel's tests print." if "ktap" in forms else "."),
     )
 
 

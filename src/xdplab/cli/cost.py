@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.cli.common import SCRIPT_FORMAT, print_json, results_facts, show_frame, show_meaning, tell
+from xdplab.cli.common import format_option, print_json, results_facts, show_frame, show_meaning, tell
 from xdplab.cli.conduct import exit_code, measure_missing, show_results, study_run
 from xdplab.cli.options import PATH, StudyRun, options_as, study_run_options
 from xdplab.cli.programs import ProgramSettings, user_program_options
 from xdplab.cli.study import request_options, requested
 from xdplab.errors import PlanError, ProgramError, UnsupportedError
 from xdplab.lazy import lazy
+from xdplab.studies.cost import trackers
 from xdplab.studies.cost.points import KERNEL, MODES, CostRequest, kernel_of, smallest
 from xdplab.text import step
 
@@ -68,9 +69,9 @@ baseline_options = options_as(
 @user_program_options
 @baseline_options
 @study_run_options
-@SCRIPT_FORMAT
+@format_option("table", "markdown", "json", "ktap", *trackers.TRACKERS)
 def cost(
-    words: tuple[str, ...], programs: ProgramSettings, choices: StudyRun, baseline: Baseline, **chosen: Any
+    words: tuple[str, ...], programs: ProgramSettings, choices: StudyRun, baseline: Baseline, form: str, **chosen: Any
 ) -> int:
     """What does a packet cost in PROGRAM (a C file, an object, a workload such as array:100, a plan, a run)?
 
@@ -82,27 +83,32 @@ def cost(
     request = requested(CostRequest, chosen, smallest)
     old = None if baseline.against is None else _cases_in(baseline.against, request)
     run, measure = study_run(openable.kind_named("cost"), lambda: request, choices)
-    measure_missing(run, measure, new=choices.resume is None, as_json=choices.as_json)
+    is_text = choices.as_json or form == "markdown"  # for somebody else: nothing else is printed
+    measure_missing(run, measure, new=choices.resume is None, as_json=is_text)
     code = exit_code(run)
     cases = [] if code else gate.cases_of(run.rows())
     compared = None if old is None or code else gate.Gate(gate.compared(old, cases), Fraction(baseline.tolerance))
     for line in [] if compared is None else compared.made_otherwise:
-        tell(f"not comparable: {line}", err=choices.as_json)
-    if choices.as_json:
+        tell(f"not comparable: {line}", err=is_text)
+    if form in trackers.TRACKERS:
+        print_json(trackers.TRACKERS[form](run.rows()))
+    elif choices.as_json:
         against = None if compared is None else {"baseline": baseline.against, **compared.to_json()}
         answers = (_case(one, baseline) for one in ([] if compared is None else compared.differences))
         print_json(results_facts(run.directory) | {"figures": [], "against": against}, answers)
     else:
-        show_results(run)
-        _show_tables(run)
-        _show_differences(compared, str(baseline.against))
+        if form == "table":
+            show_results(run)
+        if form == "table" or compared is None:
+            _show_tables(run, form)
+        _show_differences(compared, str(baseline.against), form)
     if code:
         return ProgramError.exit_code if code == DIFFERS else code
     if baseline.write is not None:
         gate.write_baseline(cases, baseline.write)
-        tell(f"written: {baseline.write}", err=choices.as_json)
+        tell(f"written: {baseline.write}", err=is_text)
     if baseline.stacks is not None:
-        tell(f"written: {', '.join(map(str, stacks.write_stacks(run.plan, baseline.stacks)))}", err=choices.as_json)
+        tell(f"written: {', '.join(map(str, stacks.write_stacks(run.plan, baseline.stacks)))}", err=is_text)
     if compared is None:
         return 0
     tell(compared.text(str(baseline.against)), err=choices.as_json)
@@ -157,30 +163,33 @@ def _cases(request: CostRequest, results: Path) -> list[Case]:
     return gate.cases_of(run.rows())
 
 
-def _show_tables(run: Run[Any]) -> None:
+def _show_tables(run: Run[Any], form: str) -> None:
     """Print the tables of a run; of the lines of several packets, unless --top was given, how they are printed."""
     tables, summary = run.tables(), run.summary()
     of_lines = [] if run.plan.request.top else [name for name in tables if name.startswith("lines") and name != "lines"]
     for name, table in tables.items():
         if name not in of_lines:
-            show_frame(table.frame, title=table.title)
-            show_meaning(table.meaning, summary)
-    if of_lines:
+            show_frame(table.frame, form=form, title=table.title)
+            if form == "table":
+                show_meaning(table.meaning, summary)
+    if of_lines and form == "table":
         last = f" (to {of_lines[-1]})" * (len(of_lines) > 1)
         tell(f"source lines of each: `xdplab show {run.directory.path} --table {of_lines[0]}`{last}")
 
 
-def _show_differences(compared: gate.Gate | None, baseline: str) -> None:
+def _show_differences(compared: gate.Gate | None, baseline: str, form: str) -> None:
     """Print what differs from a baseline; of what does not compare nothing, for its numbers are of other things."""
     differences = [] if compared is None else compared.differences
     for one in (one for one in differences if not one.made_otherwise):
         before = "" if one.old.name == one.new.name else f"{one.old.name} of "
-        tell(f"\n{one.new.title} against {before}{baseline}:")
+        tell(f"\n{one.new.title} against {before}{baseline}:" + "\n" * (form == "markdown"))
         if one.inexact:
             tell(f"not judged, because it holds to a range only: {', '.join(one.inexact)}")
         for frame in (one.totals, one.lines, one.functions):
+            if form == "markdown" and "line" in frame:
+                frame["line"] = "`" + frame["line"] + "`"  # or a * of C would make it slanted
             if len(frame):
-                show_frame(frame, title="")
+                show_frame(frame, form=form, title="")
 
 
 def _cases_in(against: str, request: CostRequest) -> list[Case]:

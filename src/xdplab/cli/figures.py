@@ -75,7 +75,7 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
 
     With csv and --json, the ends of the intervals are columns of their own.
     """
-    if as_json and (name is not None or form != "table"):
+    if as_json and (name is not None or form not in ("table", "json")):
         raise PlanError("--json prints every table", remedy="omit --table and --format")
     run = RunDirectory.open(directory)
     answer = kept.answer_of(run)

@@ -77,7 +77,7 @@ def runs(folder: Path, marks: Marks, tagged: str | None, form: str, as_json: boo
     them."""
     if marks.write():
         return
-    if as_json and form != "table":
+    if as_json and form not in ("table", "json"):
         raise PlanError(f"--json and --format {form} are two formats", remedy="choose one")
     listed = [run for run in kept.listed_runs(folder) if tagged is None or tagged in run.tags]
     if as_json:
