@@ -3,6 +3,7 @@
 # Installs the missing packages and makes the project's Python environment; takes a moment if everything is there.
 #
 #   shell/setup.sh              for measuring
+#   shell/setup.sh --guests     in guests too: virtual labs, `xdplab cost`
 #   shell/setup.sh --dev        for `make test` too
 #   shell/setup.sh --where      only prints the folder of the environment
 #   shell/setup.sh --completion only installs the Tab key's completion of `xdplab`, for this user and their shell
@@ -195,6 +196,7 @@ install_completion() {
 ENVIRONMENT=$(environment)
 case ${1:-} in
 '') uses=run ;;
+--guests) uses="run vm" ;;
 --dev) uses="run dev vm" ;;
 --where)
     echo "$ENVIRONMENT"
@@ -208,7 +210,7 @@ case ${1:-} in
     give_back
     exit
     ;;
-*) die "$1 is not known; there are --dev, --where, --completion and --give-back" ;;
+*) die "$1 is not known; there are --guests, --dev, --where, --completion and --give-back" ;;
 esac
 trap give_back EXIT
 PYTHON=$(python)
