@@ -52,7 +52,7 @@ static void set_priorities(void) {
 // The guest's clock ticks every four million instructions, and a window is to end before: a program of many
 // instructions gets smaller ones, in which each frame is still sent equally often.
 static unsigned window_of(const struct options *options, unsigned frames) {
-    unsigned long long a_frame = program_cost() + PATH_INSTRUCTIONS;
+    unsigned long long a_frame = program_cost(options->device_bound) + PATH_INSTRUCTIONS;
     unsigned window = options->window;
 
     while (2 * window * a_frame > MOST_INSTRUCTIONS && window % 2 == 0 && window / 2 % frames == 0)

@@ -25,8 +25,9 @@ struct returned {
 
 struct returned sender_returned(void);
 
-// Instructions of the program for the first frame: a nanosecond of the guest's clock is one.
-unsigned program_cost(void);
+// Instructions of the program for the first frame: a nanosecond of the guest's clock is one. Of one that is
+// bound to its device, an estimate.
+unsigned program_cost(bool device_bound);
 
 // Puts back what sender_open() changed.
 void sender_close(void);

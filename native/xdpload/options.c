@@ -58,6 +58,8 @@ static const struct option_row ROWS[] = {
      "share maps pinned by name in /sys/fs/bpf; without it they are not pinned, and begin empty"},
     {"zero-seed", NULL, NULL, option_flag, AT(zero_seed), 0, 0,
      "hash maps without the kernel's random seed: which keys share a chain is the same in each boot"},
+    {"device-bound", NULL, NULL, option_flag, AT(device_bound), 0, 0,
+     "load for this interface alone, as its driver's kfuncs for metadata need it"},
     {"share-maps", "ID,ID,...", NULL, option_text, AT(share_maps), 0, 0,
      "use these maps, in the object's order, and load without attaching: for `exchange` in their owner"},
     {"max-entries", "MAP=N|cpus", NULL, add_setting, AT(max_entries), 0, 0,
@@ -85,4 +87,6 @@ void parse_options(struct options *options, int argc, char **argv) {
         command_line_refuse("--section and --program exclude each other");
     if (options->mode != MODE_NONE && !options->interface)
         command_line_refuse("--interface is missing; --mode none loads without one");
+    if (options->device_bound && !options->interface)
+        command_line_refuse("--interface is missing: --device-bound needs one");
 }

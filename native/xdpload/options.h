@@ -27,6 +27,7 @@ struct options {
     bool count_actions;
     bool keep_pins;
     bool zero_seed;
+    bool device_bound;
     struct settings also; // names alone
     struct settings map;
     struct settings entries;

@@ -22,6 +22,7 @@
 
 // The most every kernel accepts; the pages are only touched where the verifier writes.
 #define VERIFIER_LOG_BYTES 16777215
+#define DEVICE_BOUND (1U << 6) // BPF_F_XDP_DEV_BOUND_ONLY, since Linux 6.3
 
 static char *verifier_log;
 
@@ -116,22 +117,35 @@ static void bind_to_device(struct program *program, int ifindex) {
         bpf_map__set_ifindex(map, ifindex);
 }
 
-int load_nothing(int ifindex) {
+int load_nothing(int ifindex, unsigned flags) {
     static const struct bpf_insn pass[] = {
         {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = XDP_PASS},
         {.code = BPF_JMP | BPF_EXIT},
     };
-    LIBBPF_OPTS(bpf_prog_load_opts, options, .prog_ifindex = ifindex);
+    LIBBPF_OPTS(bpf_prog_load_opts, options, .prog_ifindex = ifindex, .prog_flags = flags);
     return bpf_prog_load(BPF_PROG_TYPE_XDP, "xdplab_nothing", "Dual BSD/GPL", pass, 2, &options);
 }
 
 // The answer to the least program there is: 0 where the device takes programs at all, else an errno.
-static int refuses_any_program(int ifindex) {
-    int fd = load_nothing(ifindex);
+static int refuses_any_program(int ifindex, unsigned flags) {
+    int fd = load_nothing(ifindex, flags);
     if (fd < 0)
         return -fd;
     close(fd);
     return 0;
+}
+
+// Of the object's programs only this one: the kernel takes no bound program as an entry of a map.
+static void bind_metadata(struct program *program, const char *interface, int ifindex) {
+    int error = refuses_any_program(ifindex, DEVICE_BOUND);
+    char driver[32];
+    read_driver(interface, driver, sizeof(driver));
+    if (error)
+        fail("device", error, NULL, "the driver of %s (%s) takes no program that is bound to its device: %s",
+             interface, driver, error_words(error));
+    program->device = interface;
+    bpf_program__set_ifindex(program->handle, ifindex);
+    bpf_program__set_flags(program->handle, bpf_program__flags(program->handle) | DEVICE_BOUND);
 }
 
 // The map that was not made, or NULL: an object that could not be loaded keeps no trace of it but libbpf's
@@ -153,7 +167,7 @@ __attribute__((noreturn)) static void refuse_map(const struct bpf_map *map, cons
 __attribute__((noreturn)) static void refuse_offload(const struct program *program, const char *interface,
                                                      int error, const char *log) {
     char driver[32], who[128];
-    int ifindex = find_interface(interface), of_any = refuses_any_program(ifindex);
+    int ifindex = find_interface(interface), of_any = refuses_any_program(ifindex, 0);
     const struct bpf_map *map = of_any ? NULL : refused_map(program->object);
     read_driver(interface, driver, sizeof(driver));
     if (map) {
@@ -177,8 +191,9 @@ __attribute__((noreturn)) static void refuse_load(const struct program *program,
         refuse_offload(program, options->interface, first_error ? first_error : error, log);
     if (map)
         refuse_map(map, "map", "the kernel refuses", error);
-    if (!first_error)
-        fail("load", error, log, "%s cannot be prepared for loading: %s", name, error_words(error));
+    if (!first_error) // libbpf does not find a kfunc
+        fail(options->device_bound ? "device" : "load", error, log, "%s cannot be prepared for loading: %s",
+             name, error_words(error));
     fail("load", first_error, log, "the kernel refuses %s%s: %s", name, refusal_compiler_of(options->object),
          error_words(first_error));
 }
@@ -207,6 +222,8 @@ void load_program(struct program *program, const struct options *options, int if
         zero_seeds(program->object);
     if (options->mode == MODE_OFFLOAD)
         bind_to_device(program, ifindex);
+    if (options->device_bound)
+        bind_metadata(program, options->interface, ifindex);
     if (options->share_maps)
         share_maps(program->object, options->share_maps);
     remember_inner_maps(program->object);
@@ -264,6 +281,7 @@ void print_loaded(const struct program *program) {
     json_integer("load_ns", load_clock_ns(program->fd));
     json_integer("open_ns", program->open_ns);
     json_integer("record_maps", records_maps());
+    json_string("device", program->device);
     print_info(&info);
     print_maps(program->object);
     json_end();

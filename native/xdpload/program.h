@@ -14,6 +14,7 @@ struct program {
     const struct settings *named;   // entries of its maps that name programs, devices, CPUs
     const struct settings *entries; // files of entries of its other maps
     long long open_ns;
+    const char *device; // the interface whose driver's kfuncs it calls, or NULL
 };
 
 // Each of these ends the process with an error line where it cannot do its work.
@@ -26,4 +27,4 @@ struct bpf_prog_info;
 int program_info(const struct program *program, struct bpf_prog_info *info);
 
 // Loads the least program there is, for a device or for none (0); returns its fd or -errno.
-int load_nothing(int ifindex);
+int load_nothing(int ifindex, unsigned flags);

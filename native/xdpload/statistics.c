@@ -77,7 +77,7 @@ void stats_cost(const struct program *program, char *arguments) {
 
     (void)program;
     (void)arguments;
-    int fd = load_nothing(0);
+    int fd = load_nothing(0, 0);
     int error = fd < 0 ? fd : run_nothing(fd, &info);
     if (fd >= 0)
         close(fd);

@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
     refusal_collect();
     catch_signals();
     bool attaches = options.mode != MODE_NONE && !options.share_maps;
-    if (options.mode != MODE_NONE)
+    if (options.mode != MODE_NONE || options.device_bound)
         ifindex = find_interface(options.interface);
     if (attaches)
         refuse_if_taken(options.interface, ifindex);

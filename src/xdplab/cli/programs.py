@@ -201,7 +201,7 @@ def prove_command(lab_name: str | None, /, what: str, as_json: bool, **fields: A
         with runs.lab_for(lab_name) as lab:
             folder = f"{lab.work_dir(lab.dut)}/programs/{chosen.built.hash}"
             xdpload = native.build_tool(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
-            answer["load"] = asdict(onhost.load_report(lab.dut, xdpload, chosen.built, folder))
+            answer["load"] = asdict(onhost.load_report(lab.dut, xdpload, chosen.built, folder, lab.dut_interface))
             if isinstance(chosen.spec, ProgramSpec):
                 answer["proof"] = asdict(proof.prove(chosen.built, lab.dut, xdpload=xdpload, folder=folder, user=True))
     if as_json:

@@ -22,7 +22,7 @@ class Sockets:
 
 @dataclass(frozen=True)
 class Deployment:
-    """One program on one interface. Fields that the mode does not have are null; times in ns.
+    """One program on one interface, ``device`` if it is bound to it. Fields that the mode lacks are null; times in ns.
 
     ``mode_obtained`` uses the values of `mode`: af_xdp if the sockets are bound and their program is attached.
     """
@@ -41,6 +41,7 @@ class Deployment:
     program_insns: int | None = None
     jited_bytes: int | None = None
     sockets: Sockets | None = None
+    device: str | None = None
 
     @classmethod
     def of_loader(cls, loader: XdpLoader, kernel: InKernel, *, queues: int) -> Deployment:
@@ -60,6 +61,7 @@ class Deployment:
             verified_insns=loaded.verified_insns,
             program_insns=loaded.xlated_insns,
             jited_bytes=loaded.jited_bytes,
+            device=loaded.device,
         )
 
     @classmethod

@@ -25,7 +25,8 @@ _OFFLOAD_REFUSALS = _REFUSALS | dict.fromkeys(("load", "offload map"), Unsupport
 
 @dataclass(frozen=True)
 class Loaded:
-    """A program in the kernel; times in ns, ``load_ns`` is BPF_PROG_LOAD alone."""
+    """A program in the kernel; times in ns, ``load_ns`` is BPF_PROG_LOAD alone. It is bound to the interface
+    ``device``, if it calls its driver's kfuncs."""
 
     program_id: int
     tag: str
@@ -39,6 +40,7 @@ class Loaded:
     jit: bool
     map_ids: tuple[int, ...]
     record_maps: int
+    device: str | None
 
 
 @dataclass(frozen=True)

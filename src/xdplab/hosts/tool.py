@@ -38,6 +38,7 @@ ANSWER_S = 30.0
 END_S = 10.0
 PROGRAM_REFUSALS: Refusals = MappingProxyType(
     dict.fromkeys(("open", "rodata", "init", "max-entries", "map", "load", "testrun"), ProgramError)
+    | {"device": UnsupportedError}
 )
 """The steps at which a tool that loads a program refuses the program itself."""
 

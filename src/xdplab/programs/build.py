@@ -27,6 +27,8 @@ from xdplab.programs.steps import disassemble
 
 maps = lazy("xdplab.programs.maps")  # few programs have entries
 
+DEVICE_BOUND = "--device-bound"
+"""The loader's option for a program that calls its driver's kfuncs."""
 _OF_A_LAB = ("xlated.*", "jited.*", "load.json", "proof*.json", "work.json", "workload_user.txt")
 # Without it clang stops unrolling at 16384 instructions and keeps a loop.
 _UNROLL_FLAGS = ("-Werror=pass-failed", "-mllvm", "-pragma-unroll-threshold=1000000000")
@@ -66,9 +68,11 @@ class BuiltProgram:
         Raises PlanError for a constant or a map that it does not have.
         """
         program = self.program
+        bound = [DEVICE_BOUND] * self.image.reads_metadata
         if isinstance(program, ProgramSpec):
-            return ["--section", program.section]
+            return ["--section", program.section, *bound]
         options = ["--program", program.function] if program.function else ["--section", program.section]
+        options += bound
         for name in self.also:
             options += ["--also", name]
         maps.require_constants(program.rodata, self.object.read_bytes(), Path(program.file).name)

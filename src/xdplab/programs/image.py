@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from xdplab.errors import ProgramError, XdplabError
@@ -42,13 +42,18 @@ class Insn:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a 64-bit immediate means: a map by name, or ``offset`` bytes into a data section."""
+    """What a 64-bit immediate means: a map by name, or ``offset`` bytes into a data section. What a call means: the
+    kernel's function (kfunc) ``symbol``, in no section."""
 
     section: str
     symbol: str
     offset: int
 
 
+METADATA = "bpf_xdp_metadata_"
+"""How the names begin of the kfuncs that read what a driver knows of a frame."""
+KFUNC_CALL = 2
+"""The source register of a call of a kernel's function (BPF_PSEUDO_KFUNC_CALL)."""
 MAP_SECTIONS = (".maps", "maps")
 """Maps described by BTF, and those of libbpf before 1.0."""
 
@@ -68,6 +73,11 @@ class Image:
     def maps(self) -> tuple[str, ...]:
         """Names of the maps that it refers to."""
         return tuple(dict.fromkeys(r.symbol for r in self.references.values() if r.section in MAP_SECTIONS))
+
+    @property
+    def reads_metadata(self) -> bool:
+        """Whether it calls kfuncs of a driver, so that the kernel loads it for one device only."""
+        return any(one.symbol.startswith(METADATA) for one in self.references.values() if not one.section)
 
 
 def decode(code: bytes) -> tuple[Insn, ...]:
@@ -251,7 +261,9 @@ class _Reader:
                 if relocation["r_info_type"] == _R_BPF_64_64:
                     offset = symbol["st_value"] + insns[at].imm
                     references[at] = Reference(where, symbol.name or where, offset)
+                elif relocation["r_info_type"] == _R_BPF_64_32 and not where:
+                    references[at] = Reference("", symbol.name, 0)
+                    insns[at] = replace(insns[at], src=KFUNC_CALL, imm=0)
                 elif relocation["r_info_type"] == _R_BPF_64_32 and where in parts:
                     target = parts[where] + symbol["st_value"] // INSN_BYTES + insns[at].imm + 1
-                    old = insns[at]
-                    insns[at] = Insn(old.code, old.dst, old.src, old.off, target - at - 1)
+                    insns[at] = replace(insns[at], imm=target - at - 1)

@@ -69,12 +69,14 @@ class TestRun:
         return min(self.runs_ns)
 
 
-def load_report(host: Host, xdpload: str, built: BuiltProgram, folder: str) -> LoadReport:
+def load_report(host: Host, xdpload: str, built: BuiltProgram, folder: str, interface: str | None = None) -> LoadReport:
     """Load on ``host`` (files go to ``folder`` there), read the kernel's image back, and keep both beside the object.
+
+    A program with a driver's kfuncs is loaded for ``interface``.
 
     Raises ProgramError with the verifier's own message.
     """
-    with loaded(host, xdpload, built, folder) as (report, session):
+    with loaded(host, xdpload, built, folder, interface=interface) as (report, session):
         images = {}
         for image in ("xlated", "jited"):
             path = f"{folder}/{image}.bin"
@@ -167,13 +169,19 @@ def _add_counting_build(built: BuiltProgram) -> None:
 
 @contextmanager
 def loaded(
-    host: Host, xdpload: str, built: BuiltProgram, folder: str, *, name: str = "program.bpf.o"
+    host: Host,
+    xdpload: str,
+    built: BuiltProgram,
+    folder: str,
+    *,
+    name: str = "program.bpf.o",
+    interface: str | None = None,
 ) -> Iterator[tuple[Message, ToolSession]]:
     """Hold the program in the host's kernel; yields xdpload's report and its session.
 
-    Raises ProgramError if the program is refused.
+    Raises ProgramError if the program is refused, UnsupportedError if a device's driver takes none for itself.
     """
-    argv = _arguments(host, xdpload, built, folder, name)
+    argv = [*_arguments(host, xdpload, built, folder, name), *(["--interface", interface] if interface else [])]
     with ToolSession(host, argv, deadline_s=600.0, refusals=PROGRAM_REFUSALS) as session:
         session.open()
         yield session.read("loaded"), session

@@ -52,6 +52,16 @@ def test_a_constant_that_a_program_lacks_is_refused_before_a_guest_boots(tmp_pat
     assert not (tmp_path / "results").exists()
 
 
+def test_a_program_that_is_bound_to_a_device_is_not_test_run(tmp_path: Path) -> None:
+    kfunc = "extern int bpf_xdp_metadata_rx_timestamp(const struct xdp_md *ctx, __u64 *time) __ksym;\n"
+    calls = PROGRAM.replace("return ports", "__u64 time; return bpf_xdp_metadata_rx_timestamp(ctx, &time)")
+    (tmp_path / "mine.bpf.c").write_text(calls.replace("const volatile", f"{kfunc}const volatile"))
+    (tmp_path / "action.h").write_text("#define ACTION XDP_TX\n")
+    request = CostRequest(programs=(str(tmp_path / "mine.bpf.c"),), modes=("test_run",))
+    with pytest.raises(PlanError, match="mode test_run"):
+        kind_named("cost").start(request, tmp_path / "results")
+
+
 def test_a_runs_plan_needs_no_file_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     users = tmp_path / "users"
     (users / "include").mkdir(parents=True)

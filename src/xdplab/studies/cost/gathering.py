@@ -68,6 +68,11 @@ def gather(request: CostRequest) -> Gathered[CostPoint]:
                 f"{point.program.name}: setup is not run in a counted guest", remedy="fill its maps by maps"
             )
         built = build(program_of(point.program), cache_directory())
+        if built.image.reads_metadata and TEST_RUN in _modes(request, point):
+            raise PlanError(
+                f"{point.program.name}: mode {TEST_RUN} has no frames of a driver, whose kfuncs it calls",
+                remedy="take native",
+            )
         folder, content = _stored(built, in_user_space=AF_XDP in _modes(request, point))
         is_compiled = not (isinstance(built.program, UserProgram) and built.program.is_object)
         compiler = compiler_version(find_clang()) if is_compiled else None

@@ -15,6 +15,7 @@ from typing import Any
 
 from xdplab.deploy.afxdp import AfxdpRequest
 from xdplab.errors import HostError, ResultsWarning, UnsupportedError
+from xdplab.programs.build import DEVICE_BOUND
 from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.studies.cost.comparing import compare
 from xdplab.studies.cost.counted import COUNTED, DRIVEN, SYMBOLS, cost_in, messages_of
@@ -177,6 +178,7 @@ def script_of(run: RunDirectory, point: CostPoint, root: int, rounds: int) -> st
     ready = "filled" if loader["fills"] else _READY.get(point.mode, "attached")
     drive = ["--way", point.way, "--frames", f"/{point.frames}", "--window", str(point.window)]
     drive += ["--root", str(root), "--rounds", str(rounds)]
+    drive += [option for option in loader["options"] if option == DEVICE_BOUND]
     drive += ["--gro"] if point.mode == "generic" and point.way == LIVE else []
     return _SCRIPT.format(
         load=shlex.join(_application(run, point) if point.mode == AF_XDP else _loader(point, loader)),

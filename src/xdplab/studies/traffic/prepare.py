@@ -9,6 +9,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from xdplab.counters.probe import CounterProbe
 from xdplab.deploy.native import build_tools as build_native
 from xdplab.deploy.native import build_workload
 from xdplab.deploy.queues import of_each
-from xdplab.errors import HostError, HostLostError, ProgramError
+from xdplab.errors import HostError, HostLostError, ProgramError, UnsupportedError
 from xdplab.generators import XDPGEN, Adapter, Installed, Staying, installed
 from xdplab.hosts import Host, run_together
 from xdplab.hosts.local import LocalHost
@@ -66,10 +67,13 @@ class Tools:
 
 @dataclass(frozen=True)
 class Prepared:
-    """One program, proved, loaded once, and stored on the DUT; ``work``: the machine's work per access, by side."""
+    """One program, proved, loaded once, and stored on the DUT; ``work``: the machine's work per access, by side.
+
+    It is not loaded if the DUT's driver takes no program for its device alone.
+    """
 
     built: BuiltProgram
-    load: LoadReport
+    load: LoadReport | None
     on_dut: OnDut
     work: Mapping[str, AccessWork]
     frames_on_tg: str | None = None
@@ -172,7 +176,7 @@ def _load_and_prove(lab: Lab, tools: Tools, built: BuiltProgram, folder: str) ->
     """Load on the DUT and prove N there. If the verifier does not finish with a program, name the largest possible
     N."""
     try:
-        load = load_report(lab.dut, tools.xdpload, built, folder)
+        load = load_report(lab.dut, tools.xdpload, built, folder, lab.dut_interface)
         if isinstance(built.program, ProgramSpec):
             prove(built, lab.dut, xdpload=tools.xdpload, folder=folder)
         return load
@@ -215,11 +219,12 @@ def _prepare(
 
 def _prepare_alone(
     lab: Lab, run: RunDirectory, tools: Tools, built: BuiltProgram, points: Sequence[Point]
-) -> tuple[LoadReport, OnDut, Mapping[str, AccessWork]]:
+) -> tuple[LoadReport | None, OnDut, Mapping[str, AccessWork]]:
     folder = f"{lab.work_dir(lab.dut)}/programs/{built.hash}"
-    load = _load_and_prove(lab, tools, built, folder)
-    work: dict[str, AccessWork] = {}
-    if isinstance(built.program, ProgramSpec):
+    load, work = None, {}
+    with suppress(UnsupportedError):  # its trials say so
+        load = _load_and_prove(lab, tools, built, folder)
+    if load and isinstance(built.program, ProgramSpec):
         work["kernel"] = kernel_work(built, jit=load.jit, machine=lab.dut.run(["uname", "-m"]).text.strip())
     on_dut = _ship(lab, built, folder)
     if isinstance(built.program, ProgramSpec) and any(point.mode == "af_xdp" for point in points):

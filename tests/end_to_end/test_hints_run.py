@@ -1,0 +1,51 @@
+"""Programs that call a driver's kfuncs for metadata are loaded for its device: users' own and generated ones."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import plan, run_of, trials_of
+from xdplab.labs import Lab
+
+pytestmark = [pytest.mark.root, pytest.mark.lab]
+
+HINTED = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+enum xdp_rss_hash_type { ANY_TYPE };
+extern int bpf_xdp_metadata_rx_hash(const struct xdp_md *ctx, __u32 *hash, enum xdp_rss_hash_type *type) __ksym;
+SEC("xdp") int hinted(struct xdp_md *ctx)
+{
+    enum xdp_rss_hash_type type = 0;
+    __u32 hash = 0;
+    return bpf_xdp_metadata_rx_hash(ctx, &hash, &type) ? XDP_DROP : XDP_PASS;
+}
+SEC("xdp") int plain(struct xdp_md *ctx) { return XDP_DROP; }
+char LICENSE[] SEC("license") = "GPL";
+"""
+FUNCTIONS = [{"file": "own.bpf.c", "function": "hinted", "action": "mixed"}]
+FUNCTIONS += [{"file": "own.bpf.c", "function": "plain", "action": "drop"}]
+
+
+def test_a_users_program_with_hints_is_loaded_for_its_device_and_its_neighbour_is_not(
+    lab: Lab, lab_name: str, tmp_path: Path
+) -> None:
+    """veth knows the hash of a frame that came as an skb, and of no other: the actions say it."""
+    (tmp_path / "own.bpf.c").write_text(HINTED)
+    points = {"mode": ["native", "generic"], "program": FUNCTIONS}
+    text = plan(json.dumps([{"points": points, "traffic": {"load": "20kpps", "engine": ["live", "afxdp"]}}]))
+    run = run_of(lab_name, tmp_path, text)
+    trials = trials_of(run).set_index(["function", "mode", "engine"]).sort_index()
+    hinted, plain = trials.loc["hinted"], trials.loc["plain"]
+    assert set(hinted.loc["generic", "verdict"]) == {"unsupported"}
+    assert hinted.loc["generic", "reason"].str.contains("Can't attach device-bound programs in generic mode").all()
+    assert set(plain["verdict"]) == {"valid"} == set(hinted.loc["native", "verdict"]), trials["reason"]
+    facts = [json.loads(file.read_text()) for file in run.glob("raw/*/*/applied.json")]
+    bound = {(one["point"]["function"], one["deployment"]["device"]) for one in facts}
+    assert bound == {("hinted", lab.dut_interface), ("plain", None)}
+    assert hinted["testrun_raw_ns"].isna().all()
+    assert plain["testrun_raw_ns"].notna().all()
+    actions = hinted.loc["native", "actions_counted"].map(json.loads)
+    assert actions["live"]["drop"] > 0 == actions["live"]["pass"]
+    assert actions["afxdp"]["pass"] > 0 == actions["afxdp"]["drop"]
