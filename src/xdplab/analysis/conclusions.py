@@ -100,6 +100,11 @@ SAME = 0.10
 """A ratio that is known no better than this is not called the same."""
 MOST_TOLD = 4
 """Groups, or settings, that one sentence names; of more it tells the least and the most."""
+NOTHING_TO_COMPARE = (
+    "No point has a valid rate.",
+    "Loads are paced and no latency is known: there is no rate or round trip to compare.",
+)
+"""Without and with valid trials."""
 RATE, PACED, P99 = "forwarded_pps", "rate_requested_pps", "latency_p99_ns"
 OF_PROGRAM = frozenset(factor.column for factor in FACTORS if of_program(factor))
 
@@ -114,7 +119,7 @@ def conclusions(trials: pd.DataFrame) -> list[str]:
     paced = rows[rows[PACED].notna() & rows[P99].notna() & reached(rows)]
     parts = [text for text in (cost(rows, names), ratios(at_max, names)) if text] or [rates(at_max)]
     answers = [text for text in ("; ".join(filter(None, parts)), round_trip(paced)) if text]
-    return [f"{text[0].upper()}{text[1:]}." for text in answers] or ["No point has a valid rate."]
+    return [f"{text[0].upper()}{text[1:]}." for text in answers] or [NOTHING_TO_COMPARE[not rows.empty]]
 
 
 def cost(trials: pd.DataFrame, names: Sequence[str]) -> str:
