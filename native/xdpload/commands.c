@@ -19,7 +19,7 @@
 
 static void fill(const struct program *program, char *arguments) {
     (void)arguments;
-    if (!fill_tables(program, program->named) || !fill_entries(program, program->entries))
+    if (!fill_tables(program, &program->options->map) || !fill_entries(program, &program->options->entries))
         return;
     json_begin("filled");
     json_end();
@@ -40,6 +40,16 @@ static void decided(const struct program *program, char *arguments) {
         json_integer(action_names[action], sums[action]);
     redirects_print();
     json_end();
+}
+
+static void attach(const struct program *program, char *arguments) {
+    const struct options *options = program->options;
+    (void)arguments;
+    if (attached_interface() || options->mode == MODE_NONE) {
+        complain("attach", EINVAL, "the program is attached already, or was loaded without an interface");
+        return;
+    }
+    attach_program(program, options, find_interface(options->interface));
 }
 
 static void exchange(const struct program *program, char *arguments) {
@@ -74,7 +84,7 @@ static const struct {
     {"bpf_stats", bpf_stats}, {"stats_cost", stats_cost},
     {"decided", decided},     {"records", records},
     {"alternate", alternate}, {"fill", fill},
-    {"exchange", exchange},
+    {"exchange", exchange},   {"attach", attach},
 };
 
 void run_command(const struct program *program, char *line) {

@@ -61,7 +61,8 @@ static const struct option_row ROWS[] = {
     {"device-bound", NULL, NULL, option_flag, AT(device_bound), 0, 0,
      "load for this interface alone, as its driver's kfuncs for metadata need it"},
     {"share-maps", "ID,ID,...", NULL, option_text, AT(share_maps), 0, 0,
-     "use these maps, in the object's order, and load without attaching: for `exchange` in their owner"},
+     "use these maps, in the object's order, and load without attaching: for `exchange` in their owner, or "
+     "`attach`"},
     {"max-entries", "MAP=N|cpus", NULL, add_setting, AT(max_entries), 0, 0,
      "resize a map; cpus: one entry per possible CPU"},
 };
@@ -72,7 +73,7 @@ static const struct command_line LINE = {
         "Loads one XDP program, attaches it, and holds it until standard input closes.\n"
         "Prints one JSON object per line, and answers commands from standard input, one per line:\n"
         "testrun FRAME REPEAT RUNS [QUEUE], frames COUNT, outcomes ROUNDS, fresh ROUNDS RUNS, fill, count, "
-        "reset, decided, exchange ID, records, bpf_stats on|off, "
+        "reset, decided, attach, exchange ID, records, bpf_stats on|off, "
         "stats_cost, runstats, dump xlated|jited FILE.",
     .rows = ROWS,
     .row_count = sizeof(ROWS) / sizeof(ROWS[0]),

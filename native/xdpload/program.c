@@ -99,8 +99,7 @@ static void open_counting(struct program *program, const struct options *options
 }
 
 void open_program(struct program *program, const struct options *options) {
-    program->named = &options->map;
-    program->entries = &options->entries;
+    program->options = options;
     open_object(program, options);
     if (options->count_actions)
         open_counting(program, options);

@@ -10,9 +10,8 @@ struct program {
     struct bpf_object *object;
     struct bpf_program *handle;
     int fd;
-    unsigned id;                    // once it is loaded
-    const struct settings *named;   // entries of its maps that name programs, devices, CPUs
-    const struct settings *entries; // files of entries of its other maps
+    unsigned id; // once it is loaded
+    const struct options *options;
     long long open_ns;
     const char *device; // the interface whose driver's kfuncs it calls, or NULL
 };
