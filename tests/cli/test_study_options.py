@@ -11,6 +11,7 @@ from xdplab.studies.execution.points import ExecutionRequest
 from xdplab.studies.jit.points import JitRequest
 from xdplab.studies.loading.points import LoadingRequest
 from xdplab.studies.offload.points import OffloadRequest
+from xdplab.studies.outage.points import OutageRequest
 from xdplab.studies.verifier.points import VerifierRequest
 
 
@@ -55,6 +56,10 @@ def test_what_was_said_stands_beside_smallest(requests: list[Any], line: str, ex
         ("jit", JitRequest()),
         ("loading", LoadingRequest()),
         ("offload", OffloadRequest()),
+        (
+            "outage --repetitions 2 --rate-pps 500 --place netns",
+            OutageRequest(repetitions=2, rate_pps=500, places=("netns",)),
+        ),
         ("verifier", VerifierRequest()),
         (
             "execution --no-cold --pause-us 0 --pause-us 5 --backend jit --host-module",

@@ -50,6 +50,7 @@ RECORDED = {
         Recorded("loading", "study loading --smallest", alone=False),
         Recorded("jit", "study jit --smallest", alone=False),
         Recorded("offload", "study offload --smallest", alone=False),
+        Recorded("outage", "study outage --smallest --place netns:oracle-a"),
         Recorded("cost", "cost array:10 --mode test_run", alone=False),
     )
 }

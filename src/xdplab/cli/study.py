@@ -74,6 +74,12 @@ STUDIES: dict[str, Verb] = {
         "What a card that offloads XDP accepts and refuses: the control plane of offload, on netdevsim in guests.\n\n"
         "No packet is forwarded: netdevsim executes nothing.",
     ),
+    "outage": StudyVerb(
+        "outage",
+        "OutageRequest",
+        "Frames lost when an XDP program is attached, replaced, detached.",
+        "Frames lost, and how long, when an XDP program is attached, replaced, detached, or changes its mode.",
+    ),
     "verifier": Verb("study_verifier", "verifier", "What time and memory the kernel's verifier takes."),
     "lines": Verb("study_verifier", "lines", "The verifier's work per source line or subprogram of your programs."),
     "published": Verb("study", "published_beside", "Published experiments beside runs of these studies."),

@@ -1,0 +1,163 @@
+"""From the journal and the raw files to one row per change; the tables and sentences that are made of these rows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from xdplab.absent import Absent
+from xdplab.analysis.intervals import Spread
+from xdplab.analysis.sentences import one_of_places, sentence
+from xdplab.analysis.values import three_digits
+from xdplab.run.columns import Column
+from xdplab.run.frames import typed, why_null
+from xdplab.run.state import Attempt, facts_of
+from xdplab.studies.outage.bench import OutageFacts, heard_in
+from xdplab.studies.outage.gaps import gaps_of
+from xdplab.studies.outage.points import BARE, CHANGES, MODES, OTHER_MODE, OutagePoint, OutageRequest
+from xdplab.studies.points import StudyPlan, StudyTrial
+from xdplab.studies.tables import Table
+
+OutagePlan = StudyPlan[OutageRequest, OutagePoint]
+
+COLUMNS: tuple[Column[Any], ...] = (
+    Column("run_id", "str", "id", "the run"),
+    Column("trial_id", "str", "id", "point and trial"),
+    Column("point_id", "str", "id", "the point"),
+    Column("place", "str", "factor", "the lab"),
+    Column("label", "str", "factor", "the same as figures name it, with its kernel"),
+    Column("driver", "str", "factor", "of the DUT's port, as `ethtool -i` has it"),
+    Column("kernel_release", "str", "factor", "uname -r on the DUT"),
+    Column("mode", "str", "factor", "native or generic: of the program before the change; of attach, after it"),
+    Column("event", "str", "factor", "the change: control (none), attach, replace, detach, switch (of mode)"),
+    Column("rate_pps", "int", "factor", "pace of the frames"),
+    Column("dark_ms", "float", "time", "the longest run of missing numbers, by their pace"),
+    Column("dark_packets", "int", "count", "the longest run of missing numbers"),
+    Column("lost_packets", "int", "count", "missing numbers between the first and the last frame that came"),
+    Column("bare_ms", "float", "time", "bare_packets, by their pace"),
+    Column("bare_packets", "int", "count", "frames that came between the two programs, and no program had"),
+    Column("held_ms", "float", "time", "the most that a frame was later on its way than the frame before it"),
+    Column("arrived_packets", "int", "count", "frames that came"),
+    Column("resolution_ms", "float", "time", "the time between two frames at their pace: no shorter outage is seen"),
+    Column("late_ms", "float", "time", "how long after its time a frame was sent, at most"),
+)  # fmt: skip
+VALUES = tuple(column.name for column in COLUMNS if column.kind in ("time", "count"))
+_NO_PROGRAM = Absent("before or after this change no program is attached: frames pass bare by intent")
+
+
+def table_of(plan: OutagePlan) -> pd.DataFrame:
+    """Return one row per change, by place, mode and event."""
+    rows = [_row(plan.directory.run_id, *attempt) for attempt in plan.attempts()]
+    places, events = plan.request.places, list(CHANGES)
+    rows.sort(key=lambda row: (places.index(row["place"]), MODES.index(row["mode"]), events.index(row["event"])))
+    return typed(rows, COLUMNS)
+
+
+def _row(run_id: str, trial: StudyTrial[OutagePoint], attempt: Attempt, raw: Path) -> dict[str, Any]:
+    point, facts = trial.point, facts_of(OutageFacts, attempt)
+    row = asdict(point) | {"run_id": run_id, "trial_id": trial.trial_id, "point_id": point.point_id}
+    del row["window_s"]
+    row |= {"label": facts.label or point.place, "driver": facts.driver, "kernel_release": facts.kernel_release}
+    if attempt.status != "measured":
+        return row | dict.fromkeys(VALUES, Absent(attempt.reason))
+    change, spacing_ms = CHANGES[point.event], 1000 / point.rate_pps
+    gaps = gaps_of(heard_in(raw), change)
+    bare = _NO_PROGRAM if BARE in change else gaps.bare
+    return row | {
+        "dark_ms": gaps.longest * spacing_ms,
+        "dark_packets": gaps.longest,
+        "lost_packets": gaps.lost,
+        "bare_ms": bare if isinstance(bare, Absent) else bare * spacing_ms,
+        "bare_packets": bare,
+        "held_ms": gaps.held_ns / 1e6,
+        "arrived_packets": gaps.came,
+        "resolution_ms": spacing_ms,
+        "late_ms": Absent("the generator did not say") if facts.late_ns is None else facts.late_ns / 1e6,
+    }
+
+
+def name_of(event: str, mode: str) -> str:
+    """Return a change as tables and figures name it."""
+    return f"to {OTHER_MODE[mode]}" if event == "switch" else event
+
+
+def middles(table: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return the median of a column with its interval, a row per place, mode and event that has a value."""
+    rows = []
+    for (place, label, mode, event), group in _points(table[table[value].notna()]):
+        spread = Spread.of(group[value].astype(float), "ranks")
+        ends = {"median": spread.median, "low": spread.low, "high": spread.high, "n": spread.n}
+        rows.append({"place": place, "label": label, "mode": mode, "event": event, **ends})
+    return pd.DataFrame(rows, columns=["place", "label", "mode", "event", "median", "low", "high", "n"])
+
+
+def _points(rows: pd.DataFrame) -> Any:
+    return rows.groupby(["place", "label", "mode", "event"], sort=False)
+
+
+SHOWN = {"lost": "lost_packets", "dark ms": "dark_ms", "bare ms": "bare_ms", "held ms": "held_ms"}
+
+
+def tables_of(_plan: OutagePlan, table: pd.DataFrame) -> dict[str, Table]:
+    """Return a row per place, mode and change with the medians and their 95 % intervals; what was not measured."""
+    named = {column: middles(table, value) for column, value in SHOWN.items()}
+    keys = ["place", "mode", "event"]
+    rows = named["lost"][[*keys, "n"]]
+    for column, values in named.items():
+        texts = values[keys].assign(**{column: [_text(row) for row in values.to_dict("records")]})
+        rows = rows.merge(texts, on=keys, how="left")
+    rows = rows.assign(event=[name_of(*pair) for pair in zip(rows["event"], rows["mode"], strict=True)])
+    drivers = table.groupby("place", sort=False)["driver"].first()
+    rows.insert(1, "driver", rows["place"].map(drivers))
+    missing = table[table["dark_ms"].isna()].assign(reason=why_null(table, "dark_ms"))
+    left_out = missing.groupby(["place", "mode", "reason"], sort=False).size().rename("trials").reset_index()
+    return {
+        "outage": Table("Frames lost by a change: medians with their 95 % intervals", rows.rename(columns=_NAMES)),
+        "missing": Table("Not measured", left_out),
+    }
+
+
+_NAMES = {"event": "change"}
+
+
+def _text(row: dict[Any, Any]) -> str:
+    middle = three_digits(row["median"])
+    return middle if pd.isna(row["low"]) else f"{middle} [{three_digits(row['low'])}, {three_digits(row['high'])}]"
+
+
+def results(_plan: OutagePlan, table: pd.DataFrame) -> list[str]:
+    """Return which changes lose frames, how long a change of mode leaves them bare, and the floor of the method."""
+    dark, bare, held = (middles(table, name) for name in ("dark_ms", "bare_ms", "held_ms"))
+    if dark.empty:
+        return []
+    bare = bare[bare["event"].eq("switch")]
+    texts = [one_of_places({str(label): _dark(rows) for label, rows in dark.groupby("label", sort=False)})]
+    if not bare.empty:
+        each = {str(label): _bare(rows) for label, rows in bare.groupby("label", sort=False)}
+        texts.append(f"while the mode changes, frames pass without a program: {one_of_places(each)}")
+    return [sentence(text) for text in (*texts, _floor(table, held))]
+
+
+def _dark(rows: pd.DataFrame) -> str:
+    lossy = [row for row in rows.to_dict("records") if row["median"] > 0 and row["event"] != "control"]
+    named = [f"{name_of(row['event'], row['mode'])} ({row['mode']}) {_text(row)} ms" for row in lossy]
+    return f"dark are {', '.join(named)}" if named else "no change loses a frame in most of its repetitions"
+
+
+def _bare(rows: pd.DataFrame) -> str:
+    return ", ".join(f"{name_of(r['event'], r['mode'])} {_text(r)} ms" for r in rows.to_dict("records"))
+
+
+def _floor(table: pd.DataFrame, held: pd.DataFrame) -> str:
+    control = table[table["event"].eq("control") & table["dark_ms"].notna()]
+    resolution = three_digits(float(table["resolution_ms"].max()))
+    if control.empty:
+        return f"no control was measured; the resolution is {resolution} ms"
+    quiet = held[held["event"].eq("control")]["median"]
+    return (
+        f"with nothing done, at most {int(control['lost_packets'].max())} frames are lost, and one is held for "
+        f"{three_digits(float(quiet.max()))} ms (median); the resolution is {resolution} ms"
+    )
