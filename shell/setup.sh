@@ -195,9 +195,9 @@ install_completion() {
 
 ENVIRONMENT=$(environment)
 case ${1:-} in
-'') uses=run ;;
+'') uses="run study" ;;
 --guests) uses="run vm" ;;
---dev) uses="run dev vm" ;;
+--dev) uses="run study dev vm" ;;
 --where)
     echo "$ENVIRONMENT"
     exit

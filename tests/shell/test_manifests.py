@@ -61,7 +61,7 @@ def test_the_lock_names_hashes_and_no_place() -> None:
 def test_every_need_has_a_package_everywhere() -> None:
     table = needs()
     assert {need.look for need in table} == {"command", "header", "file", "python"}
-    assert {need.use for need in table} == {"run", "vm", "arch", "dev"}
+    assert {need.use for need in table} == {"run", "study", "vm", "arch", "dev"}
     assert all(need.packages[name] for need in table for name in INSTALLERS)
     assert len({need.name for need in table}) == len(table)
 

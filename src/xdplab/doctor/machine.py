@@ -171,7 +171,8 @@ def _tool(need: Need) -> HostCheck[CheckedHost]:
 
     def judge(host: CheckedHost) -> Judgement:
         path, remedy = host.output(*look[need.look]), f"{need.remedy(host.distribution)} ({need.why})"
-        return Judgement("no", "missing", remedy) if path is None else Judgement(path)
+        lack: Verdict = "warn" if need.use == "study" else "missing"
+        return Judgement("no", lack, remedy) if path is None else Judgement(path)
 
     return HostCheck(need.name, MACHINE, itself, judge)
 
@@ -228,7 +229,7 @@ CHECKS: tuple[HostCheck[Any], ...] = (
     _version("sysstat", "sar", "-V"),
     _version("perf", "perf", "--version"),
     _version("Python", "python3", "--version"),
-    *(_tool(need) for need in needs("run")),
+    *(_tool(need) for need in (*needs("run"), *needs("study"))),
     _probe("XDP native", LINK_END, "native", "warn", "a driver with XDP; native points will be `unsupported`"),
     _probe("XDP generic", LINK_END, "generic", "missing",
            "a kernel with CONFIG_BPF_SYSCALL and generic XDP (4.12)"),
