@@ -27,6 +27,7 @@ VERBS = [
     "study loading --place",
     "study jit --place",
     "study offload --place",
+    "study neighbour --place",
 ]
 UNKNOWN = {
     "nosuch": "netns, netns:NAME",

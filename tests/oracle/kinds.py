@@ -51,6 +51,7 @@ RECORDED = {
         Recorded("jit", "study jit --smallest", alone=False),
         Recorded("offload", "study offload --smallest", alone=False),
         Recorded("outage", "study outage --smallest --place netns:oracle-a"),
+        Recorded("neighbour", f"study neighbour --smallest --place {LAB}"),
         Recorded("cost", "cost array:10 --mode test_run", alone=False),
     )
 }

@@ -16,7 +16,7 @@ from xdplab.studies.kind import Run
 from xdplab.studies.kinds import open_run
 from xdplab.studies.tables import Table
 
-STUDIES = ("verifier", "execution", "loading", "jit", "offload", "outage")
+STUDIES = ("verifier", "execution", "loading", "jit", "offload", "outage", "neighbour")
 """What their sentences say is in the oracle."""
 
 

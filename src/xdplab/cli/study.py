@@ -80,6 +80,13 @@ STUDIES: dict[str, Verb] = {
         "Frames lost when an XDP program is attached, replaced, detached.",
         "Frames lost, and how long, when an XDP program is attached, replaced, detached, or changes its mode.",
     ),
+    "neighbour": StudyVerb(
+        "neighbour",
+        "NeighbourRequest",
+        "What a program on a port costs TCP on that host.",
+        "What a program on a port costs the host that goes on serving TCP through it: throughput, CPU time per "
+        "gigabyte and round trip, without a program, with XDP_PASS and with yours, in turns.",
+    ),
     "verifier": Verb("study_verifier", "verifier", "What time and memory the kernel's verifier takes."),
     "lines": Verb("study_verifier", "lines", "The verifier's work per source line or subprogram of your programs."),
     "published": Verb("study", "published_beside", "Published experiments beside runs of these studies."),

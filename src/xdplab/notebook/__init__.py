@@ -165,7 +165,7 @@ def history(
 
 
 def study(name: str, *, smallest: bool = False, **fields: Any) -> RunInHand:
-    """Start a study in a process of its own: execution, loading, jit, offload or verifier.
+    """Start a study in a process of its own: execution, loading, jit, offload, neighbour or verifier.
 
     ``asked`` are its options as on the command line (`xdplab study NAME --help`): those that may be given several times
     are lists, ``places=["host", "vm:6.1:count"]``. ``smallest`` measures a small part, in a minute or two; options that

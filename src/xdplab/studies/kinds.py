@@ -17,7 +17,7 @@ from xdplab.yaml_file import read_yaml
 if TYPE_CHECKING:
     from xdplab.studies.kind import Kind, Run
 
-STUDIES = ("verifier", "execution", "loading", "jit", "offload", "outage", "cost")
+STUDIES = ("verifier", "execution", "loading", "jit", "offload", "outage", "neighbour", "cost")
 MODULES = {
     "traffic": "xdplab.studies.traffic.kind:TRAFFIC",
     "search": "xdplab.studies.search.kind:SEARCH",

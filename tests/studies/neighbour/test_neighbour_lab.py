@@ -1,0 +1,57 @@
+"""The neighbour study with real TCP on veth: XDP_PASS lets it through, a program that drops does not."""
+
+import contextlib
+import json
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from tests.available import or_skip
+from tests.end_to_end.conftest import attached, xdplab
+
+from xdplab import labs
+from xdplab.run.frames import why_null
+from xdplab.studies.neighbour.points import ARMS, NONE
+from xdplab.studies.neighbour.tcp import DUT_ADDRESS, TG_ADDRESS, require_tool
+
+pytestmark = [pytest.mark.root, pytest.mark.lab]
+DROP = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int drop(struct xdp_md *ctx) { return XDP_DROP; }
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+"""
+
+
+@pytest.fixture
+def lab() -> Iterator[labs.Lab]:
+    name = f"netns:test-{secrets.token_hex(4)}"
+    labs.up(name)
+    try:
+        with contextlib.closing(labs.open_lab(name)) as lab, or_skip("iperf3"):
+            require_tool(lab)
+            yield lab
+    finally:
+        labs.down(name)
+
+
+def test_tcp_passes_or_the_reason_is_there_and_the_ports_are_as_before(lab: labs.Lab, tmp_path: Path) -> None:
+    (tmp_path / "drop.bpf.c").write_text(DROP)
+    options = ["--place", lab.name, "--repetitions", "1", "--seconds", "1", "--file", "drop.bpf.c", "--out", "runs"]
+    done = xdplab("study", "neighbour", *options, cwd=tmp_path)
+    rows = pd.read_parquet(next(tmp_path.glob("runs/*/neighbour.parquet"))).set_index("arm")
+    assert list(rows.index) == [*ARMS]
+    through = rows.iloc[:3]
+    assert through["throughput_bps"].gt(1e7).all(), done.stdout
+    assert through["cpu_s"].gt(0).all()
+    assert through["rtt_us"].between(1, 1e6).all()
+    assert list(through["mode_obtained"].dropna()) == ["native", "generic"]
+    assert ["tso" in rows.loc[arm, "tg_offloads"] for arm in (NONE, "XDP_PASS native")] == [True, False]
+    assert why_null(rows.iloc[3:], "throughput_bps").str.startswith("TCP does not get through your program").all()
+    for host, port, address in ((lab.dut, lab.dut_interface, DUT_ADDRESS), (lab.tg, lab.tg_interface, TG_ADDRESS)):
+        shown = host.run(["ip", "-j", "address", "show", "dev", port]).text
+        assert address not in shown
+        assert json.loads(host.run(["ip", "-j", "neighbor", "show", "dev", port]).text or "[]") == []
+        assert not attached(host, port)
