@@ -4,6 +4,7 @@
 #include "json.h"
 #include "let_go.h"
 #include "refusal.h"
+#include "tc.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -18,7 +19,9 @@
 #include <unistd.h>
 
 static volatile int link_fd = -1;
-static const char *interface_attached;
+static const struct options *asked; // what is attached, and how; NULL before
+static int index_attached;
+static long long attached_in_ns;
 
 static const unsigned mode_flags[] = {[MODE_NATIVE] = XDP_FLAGS_DRV_MODE,
                                       [MODE_GENERIC] = XDP_FLAGS_SKB_MODE,
@@ -61,18 +64,21 @@ static unsigned attached_id(const char *name, int ifindex) {
     return 0;
 }
 
-static unsigned program_that_stays(const char *name, int ifindex) {
+static unsigned program_that_stays(const struct options *options, int ifindex) {
     const uint64_t began = now_ns();
     unsigned id;
-    while ((id = attached_id(name, ifindex)) && !nobody_commands() && let_go_wait(began, LET_GO_PROGRAM_NS))
+    while (((id = attached_id(options->interface, ifindex)) ||
+            (is_tc(options->mode) && (id = tcx_first(ifindex)))) &&
+           !nobody_commands() && let_go_wait(began, LET_GO_PROGRAM_NS))
         ;
     return id;
 }
 
-void refuse_if_taken(const char *name, int ifindex) {
-    unsigned id = program_that_stays(name, ifindex);
+void refuse_if_taken(const struct options *options, int ifindex) {
+    unsigned id = program_that_stays(options, ifindex);
     if (id)
-        fail("attach", EBUSY, NULL, "%s already has XDP program %u attached; detach it first", name, id);
+        fail("attach", EBUSY, NULL, "%s already has %s program %u attached; detach it first",
+             options->interface, id == tcx_first(ifindex) ? "tcx" : "XDP", id);
 }
 
 // A refused bpf_link does not pass the driver's message to user space, a refused netlink request does.
@@ -104,38 +110,71 @@ static unsigned id_of(int fd, bool is_link) {
     return is_link ? link.id : program.id;
 }
 
-static void print_attached(const struct program *program, const struct options *options, int ifindex,
-                           long long attach_ns) {
-    struct bpf_xdp_query_opts attached = query(options->interface, ifindex);
+// The same of a program of any mode.
+static const char *mode_now(unsigned program_id) {
+    struct bpf_xdp_query_opts attached;
+    if (is_tc(asked->mode))
+        return tc_runs(asked->mode, index_attached, program_id) ? mode_name(asked->mode) : NULL;
+    attached = query(asked->interface, index_attached);
+    return mode_obtained(&attached, program_id);
+}
+
+static void print_attached(const struct program *program, long long attach_ns) {
     json_begin("attached");
-    json_string("interface", options->interface);
-    json_string("mode", mode_name(options->mode));
-    json_string("mode_obtained", mode_obtained(&attached, id_of(program->fd, false)));
+    json_string("interface", asked->interface);
+    json_string("mode", mode_name(asked->mode));
+    json_string("mode_obtained", mode_now(id_of(program->fd, false)));
     json_integer("attach_ns", attach_ns);
-    json_integer("link_id", id_of(link_fd, true));
+    json_known("link_id", link_fd < 0 ? -1 : (long long)id_of(link_fd, true));
     json_end();
 }
 
-void attach_program(const struct program *program, const struct options *options, int ifindex) {
-    LIBBPF_OPTS(bpf_link_create_opts, link_options, .flags = mode_flags[options->mode]);
-    long long start = now_ns();
-    int fd = bpf_link_create(program->fd, ifindex, BPF_XDP, &link_options);
-    long long attach_ns = now_ns() - start;
-    if (fd < 0) {
-        ask_again_for_words(program, options, ifindex);
-        fail("attach", -fd, refusal_words(), "%s does not take the program in %s mode: %s",
-             options->interface, mode_name(options->mode), error_words(-fd));
-    }
-    link_fd = fd;
-    interface_attached = options->interface;
-    print_attached(program, options, ifindex, attach_ns);
+void attached(const struct program *program, char *arguments) {
+    (void)arguments;
+    if (asked)
+        print_attached(program, attached_in_ns);
+    else
+        complain("attached", EINVAL, "no program was attached");
 }
 
-const char *attached_interface(void) { return link_fd < 0 ? NULL : interface_attached; }
+static int make_link(const struct program *program, enum mode mode, int ifindex) {
+    LIBBPF_OPTS(bpf_link_create_opts, link_options, .flags = mode_flags[mode]);
+    if (mode == MODE_TCX)
+        return bpf_link_create(program->fd, ifindex, TCX_INGRESS, NULL);
+    return bpf_link_create(program->fd, ifindex, BPF_XDP, &link_options);
+}
 
-int exchange_program(int fd) { return bpf_link_update(link_fd, fd, NULL); }
+void attach_program(const struct program *program, const struct options *options, int ifindex) {
+    long long start = now_ns();
+    int result = options->mode == MODE_TC ? tc_attach(program->fd, ifindex)
+                                          : make_link(program, options->mode, ifindex);
+    attached_in_ns = now_ns() - start;
+    if (result == -EEXIST && options->mode == MODE_TC)
+        fail("attach", EEXIST, NULL, "%s has a clsact or ingress qdisc already; remove it first",
+             options->interface);
+    if (result < 0) {
+        if (!is_tc(options->mode))
+            ask_again_for_words(program, options, ifindex);
+        fail("attach", -result, refusal_words(), "%s does not take the program in %s mode%s: %s",
+             options->interface, mode_name(options->mode), options->mode == MODE_TCX ? " (Linux 6.6 on)" : "",
+             error_words(-result));
+    }
+    if (options->mode != MODE_TC)
+        link_fd = result;
+    index_attached = ifindex;
+    asked = options;
+    print_attached(program, attached_in_ns);
+}
+
+const char *attached_interface(void) { return asked ? asked->interface : NULL; }
+
+int exchange_program(int fd) {
+    return asked->mode == MODE_TC ? -EOPNOTSUPP : bpf_link_update(link_fd, fd, NULL);
+}
 
 void detach_program(void) {
+    asked = NULL;
+    tc_detach();
     if (link_fd < 0)
         return;
     bpf_link_detach(link_fd); // at once, where closing may leave it to a kernel worker

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program on the interface, held by a bpf_link: the kernel takes it off when its owner dies.
+// The program on the interface, held by a bpf_link: the kernel takes it off when its owner dies. A filter of
+// tc has no link: a process beside the owner takes it off.
 #pragma once
 
 #include "options.h"
@@ -7,9 +8,12 @@
 
 int find_interface(const char *name);                          // its index
 void read_driver(const char *name, char *driver, size_t room); // the kernel driver's name, or "unknown"
-void refuse_if_taken(const char *name,
-                     int ifindex); // an error line where any XDP program is attached already
+// An error line where any XDP program is attached already, or a tcx program for a packet that tc shall see.
+void refuse_if_taken(const struct options *options, int ifindex);
 void attach_program(const struct program *program, const struct options *options, int ifindex);
 const char *attached_interface(void); // NULL while nothing is attached
 int exchange_program(int fd);         // puts another program behind the same link; 0 or -errno
-void detach_program(void);            // safe in a signal handler
+
+// `attached`: prints anew how the kernel says that the program is attached.
+void attached(const struct program *program, char *arguments);
+void detach_program(void); // safe in a signal handler

@@ -85,6 +85,7 @@ static const struct {
     {"decided", decided},     {"records", records},
     {"alternate", alternate}, {"fill", fill},
     {"exchange", exchange},   {"attach", attach},
+    {"attached", attached},
 };
 
 void run_command(const struct program *program, char *line) {

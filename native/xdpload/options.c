@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MODES "none|native|generic|offload"
+#define MODES "none|native|generic|offload|tcx|tc"
 
 static const char *const mode_names[] = {
-    [MODE_NONE] = "none", [MODE_NATIVE] = "native", [MODE_GENERIC] = "generic", [MODE_OFFLOAD] = "offload"};
+    [MODE_NONE] = "none",       [MODE_NATIVE] = "native", [MODE_GENERIC] = "generic",
+    [MODE_OFFLOAD] = "offload", [MODE_TCX] = "tcx",       [MODE_TC] = "tc"};
 
 const char *mode_name(enum mode mode) { return mode_names[mode]; }
 
@@ -70,10 +71,10 @@ static const struct option_row ROWS[] = {
 static const struct command_line LINE = {
     .usage = "--object FILE --interface IF --mode MODE [options]",
     .about =
-        "Loads one XDP program, attaches it, and holds it until standard input closes.\n"
+        "Loads one XDP or tc program, attaches it, and holds it until standard input closes.\n"
         "Prints one JSON object per line, and answers commands from standard input, one per line:\n"
         "testrun FRAME REPEAT RUNS [QUEUE], frames COUNT, outcomes ROUNDS, fresh ROUNDS RUNS, fill, count, "
-        "reset, decided, attach, exchange ID, records, bpf_stats on|off, "
+        "reset, decided, attach, attached, exchange ID, records, bpf_stats on|off, "
         "stats_cost, runstats, dump xlated|jited FILE.",
     .rows = ROWS,
     .row_count = sizeof(ROWS) / sizeof(ROWS[0]),
@@ -86,6 +87,8 @@ void parse_options(struct options *options, int argc, char **argv) {
         command_line_refuse("--object is missing");
     if (options->section && options->program)
         command_line_refuse("--section and --program exclude each other");
+    if (options->count_actions && is_tc(options->mode))
+        command_line_refuse("--count-actions counts what XDP defines");
     if (options->mode != MODE_NONE && !options->interface)
         command_line_refuse("--interface is missing; --mode none loads without one");
     if (options->device_bound && !options->interface)

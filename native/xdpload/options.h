@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum mode { MODE_NONE, MODE_NATIVE, MODE_GENERIC, MODE_OFFLOAD };
+enum mode { MODE_NONE, MODE_NATIVE, MODE_GENERIC, MODE_OFFLOAD, MODE_TCX, MODE_TC };
 
 // One NAME=VALUE of --rodata, --init, --max-entries, --map or --entries.
 struct setting {
@@ -20,7 +20,7 @@ struct settings {
 
 struct options {
     const char *object;
-    const char *section; // NULL: by program name, or the object's first XDP program
+    const char *section; // NULL: by program name, or the object's first one for the mode
     const char *program;
     const char *interface; // NULL only with MODE_NONE
     enum mode mode;
@@ -38,6 +38,9 @@ struct options {
 };
 
 const char *mode_name(enum mode mode);
+
+// Whether programs see the kernel's packets (skb), behind XDP.
+static inline bool is_tc(enum mode mode) { return mode == MODE_TCX || mode == MODE_TC; }
 
 // Fills the options; prints help (exit 0) or what is wrong with them (exit 2) and does not return otherwise.
 void parse_options(struct options *options, int argc, char **argv);

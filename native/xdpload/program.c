@@ -15,6 +15,7 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <linux/bpf.h>
+#include <linux/pkt_cls.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +27,19 @@
 
 static char *verifier_log;
 
+// By its section, where libbpf knows it: not before 1.3 for tcx.
+static enum bpf_prog_type type_of(const struct bpf_program *program) {
+    enum bpf_prog_type written = bpf_program__type(program);
+    const char *section = bpf_program__section_name(program);
+    return !written && !strncmp(section, "tcx/", strlen("tcx/")) ? BPF_PROG_TYPE_SCHED_CLS : written;
+}
+
 static bool is_wanted(const struct bpf_program *program, const struct options *options) {
     if (options->program)
         return !strcmp(bpf_program__name(program), options->program);
     if (options->section)
         return !strcmp(bpf_program__section_name(program), options->section);
-    return bpf_program__type(program) == BPF_PROG_TYPE_XDP;
+    return type_of(program) == (is_tc(options->mode) ? BPF_PROG_TYPE_SCHED_CLS : BPF_PROG_TYPE_XDP);
 }
 
 // Of the other programs, only those are loaded that the options name: the kernel may refuse what nobody
@@ -46,11 +54,15 @@ static void choose_program(struct program *program, const struct options *option
     if (!program->handle)
         fail("open", ENOENT, NULL, "the object has no program %s%s",
              options->program ? "named " : "in section ",
-             options->program   ? options->program
-             : options->section ? options->section
-                                : "xdp");
-    take_program(program->handle, BPF_XDP, false);
-    if (bpf_program__expected_attach_type(program->handle) != BPF_XDP)
+             options->program       ? options->program
+             : options->section     ? options->section
+             : is_tc(options->mode) ? "tc"
+                                    : "xdp");
+    bool is_cls = is_tc(options->mode) ||
+                  (options->mode == MODE_NONE && type_of(program->handle) == BPF_PROG_TYPE_SCHED_CLS);
+    program->type = is_cls ? BPF_PROG_TYPE_SCHED_CLS : BPF_PROG_TYPE_XDP;
+    take_program(program->handle, program->type, attach_type_of(program->type), false);
+    if (!is_cls && bpf_program__expected_attach_type(program->handle) != BPF_XDP)
         fail("open", EINVAL, NULL, "%s, in section %s, is for entries of a map, not for a device",
              bpf_program__name(program->handle), bpf_program__section_name(program->handle));
     take_companions(program, options);
@@ -116,18 +128,20 @@ static void bind_to_device(struct program *program, int ifindex) {
         bpf_map__set_ifindex(map, ifindex);
 }
 
-int load_nothing(int ifindex, unsigned flags) {
-    static const struct bpf_insn pass[] = {
-        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = XDP_PASS},
+int load_nothing(enum bpf_prog_type type, int ifindex, unsigned flags) {
+    const struct bpf_insn pass[] = {
+        {.code = BPF_ALU64 | BPF_MOV | BPF_K,
+         .dst_reg = BPF_REG_0,
+         .imm = type == BPF_PROG_TYPE_XDP ? XDP_PASS : TC_ACT_OK},
         {.code = BPF_JMP | BPF_EXIT},
     };
     LIBBPF_OPTS(bpf_prog_load_opts, options, .prog_ifindex = ifindex, .prog_flags = flags);
-    return bpf_prog_load(BPF_PROG_TYPE_XDP, "xdplab_nothing", "Dual BSD/GPL", pass, 2, &options);
+    return bpf_prog_load(type, "xdplab_nothing", "Dual BSD/GPL", pass, 2, &options);
 }
 
 // The answer to the least program there is: 0 where the device takes programs at all, else an errno.
 static int refuses_any_program(int ifindex, unsigned flags) {
-    int fd = load_nothing(ifindex, flags);
+    int fd = load_nothing(BPF_PROG_TYPE_XDP, ifindex, flags);
     if (fd < 0)
         return -fd;
     close(fd);

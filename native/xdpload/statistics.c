@@ -75,9 +75,8 @@ static int run_nothing(int program, struct bpf_prog_info *least) {
 void stats_cost(const struct program *program, char *arguments) {
     struct bpf_prog_info info = {};
 
-    (void)program;
     (void)arguments;
-    int fd = load_nothing(0, 0);
+    int fd = load_nothing(program->type, 0, 0);
     int error = fd < 0 ? fd : run_nothing(fd, &info);
     if (fd >= 0)
         close(fd);

@@ -79,13 +79,14 @@ static const char *forms(const struct kind *kind) {
 
 // ---- before the object is loaded ----
 
-void take_program(struct bpf_program *program, unsigned attach_type, bool forced) {
-    enum bpf_prog_type type = bpf_program__type(program);
-    if (type != BPF_PROG_TYPE_UNSPEC && type != BPF_PROG_TYPE_XDP)
-        fail("open", EINVAL, NULL, "%s, in section %s, is no XDP program: its section is one of type %s",
-             bpf_program__name(program), bpf_program__section_name(program), libbpf_bpf_prog_type_str(type));
+void take_program(struct bpf_program *program, enum bpf_prog_type type, unsigned attach_type, bool forced) {
+    enum bpf_prog_type written = bpf_program__type(program);
+    if (written != BPF_PROG_TYPE_UNSPEC && written != type)
+        fail("open", EINVAL, NULL, "%s, in section %s, is no %s program: its section is one of type %s",
+             bpf_program__name(program), bpf_program__section_name(program),
+             type == BPF_PROG_TYPE_XDP ? "XDP" : "tc", libbpf_bpf_prog_type_str(written));
     bpf_program__set_autoload(program, true);
-    bpf_program__set_type(program, BPF_PROG_TYPE_XDP);
+    bpf_program__set_type(program, type);
     if (forced || !bpf_program__expected_attach_type(program))
         bpf_program__set_expected_attach_type(program, attach_type);
 }
@@ -106,7 +107,8 @@ static void take_companion(const struct program *program, const char *name, unsi
     bool untyped = bpf_program__type(other) == BPF_PROG_TYPE_UNSPEC;
     if (other == program->handle)
         return;
-    take_program(other, attach_type ? attach_type : BPF_XDP, attach_type);
+    take_program(other, attach_type ? BPF_PROG_TYPE_XDP : program->type,
+                 attach_type ? attach_type : attach_type_of(program->type), attach_type);
     if (untyped && !strncmp(bpf_program__section_name(program->handle), "xdp.frags", strlen("xdp.frags")))
         bpf_program__set_flags(other, bpf_program__flags(other) | HAS_FRAGS);
 }

@@ -5,9 +5,9 @@
 #include "options.h"
 #include "program.h"
 
-// Loads this one as an XDP program for `attach_type`, and as no other; ends the process where its section
-// says that it is of another kind. `forced`: whatever the section says of the attach type.
-void take_program(struct bpf_program *program, unsigned attach_type, bool forced);
+// Loads this one as a program of `type` for `attach_type`, and as no other; ends the process where its
+// section says that it is of another kind. `forced`: whatever the section says of the attach type.
+void take_program(struct bpf_program *program, enum bpf_prog_type type, unsigned attach_type, bool forced);
 
 // Takes the programs that --also and --map name, before the object is loaded.
 void take_companions(const struct program *program, const struct options *options);

@@ -12,6 +12,7 @@
 
 #include <bpf/bpf.h>
 #include <errno.h>
+#include <linux/pkt_cls.h>
 #include <net/if.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,8 +35,11 @@ struct asked {
     unsigned length; // without FCS
     unsigned repeat;
     unsigned runs;
-    struct xdp_md port;
-    bool has_port;
+    union {
+        struct xdp_md xdp;
+        struct __sk_buff tc;
+    } port;
+    unsigned port_bytes; // 0: without a port
 };
 
 // ---- what is asked ----
@@ -72,15 +76,23 @@ static bool read_frame(const char *text, struct asked *asked) {
 }
 
 // Without a port the kernel's frames come from lo.
-static void read_port(unsigned queue, struct asked *asked) {
+static void read_port(const struct program *program, unsigned queue, struct asked *asked) {
     const char *interface = attached_interface();
-    asked->has_port = interface != NULL;
-    if (interface)
-        asked->port = (struct xdp_md){
-            .data_end = asked->length, .ingress_ifindex = if_nametoindex(interface), .rx_queue_index = queue};
+    unsigned ifindex = interface ? if_nametoindex(interface) : 0;
+    memset(&asked->port, 0, sizeof(asked->port));
+    if (program->type == BPF_PROG_TYPE_XDP) {
+        asked->port.xdp =
+            (struct xdp_md){.data_end = asked->length, .ingress_ifindex = ifindex, .rx_queue_index = queue};
+        asked->port_bytes = sizeof(asked->port.xdp);
+    } else { // which takes no queue
+        asked->port.tc.ifindex = asked->port.tc.ingress_ifindex = ifindex;
+        asked->port_bytes = sizeof(asked->port.tc);
+    }
+    if (!interface)
+        asked->port_bytes = 0;
 }
 
-static bool read_asked(const char *arguments, struct asked *asked) {
+static bool read_asked(const struct program *program, const char *arguments, struct asked *asked) {
     char text[MAX_LINE];
     unsigned queue = 0;
     if (strlen(arguments) >= sizeof(text) ||
@@ -92,7 +104,7 @@ static bool read_asked(const char *arguments, struct asked *asked) {
             TEST_FRAME_MIN + FCS_BYTES, MOST_FRAME_BYTES, MAX_RUNS);
         return false;
     }
-    read_port(queue, asked);
+    read_port(program, queue, asked);
     return true;
 }
 
@@ -105,9 +117,9 @@ static long long cpu_ns(void) { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 static struct bpf_test_run_opts options_of(const struct asked *asked, unsigned repeat) {
     LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = asked->frame, .data_size_in = asked->length,
                 .repeat = repeat);
-    if (asked->has_port) {
+    if (asked->port_bytes) {
         options.ctx_in = &asked->port;
-        options.ctx_size_in = sizeof(asked->port);
+        options.ctx_size_in = asked->port_bytes;
     }
     return options;
 }
@@ -115,8 +127,8 @@ static struct bpf_test_run_opts options_of(const struct asked *asked, unsigned r
 // Kernels before 5.14 do not take a port.
 static void try_port(const struct program *program, struct asked *asked) {
     struct bpf_test_run_opts options = options_of(asked, 1);
-    if (asked->has_port && bpf_prog_test_run_opts(program->fd, &options) == -EINVAL)
-        asked->has_port = false;
+    if (asked->port_bytes && bpf_prog_test_run_opts(program->fd, &options) == -EINVAL)
+        asked->port_bytes = 0;
 }
 
 // One BPF_PROG_TEST_RUN of `repeat` packets: its CPU time, or -errno.
@@ -176,7 +188,7 @@ static void print_testrun(const struct asked *asked, const double *ns, unsigned 
     json_integer("frame_bytes", asked->length + FCS_BYTES);
     json_integer("repeat", asked->repeat);
     json_integer("retval", retval);
-    json_string("port", asked->has_port ? attached_interface() : NULL);
+    json_string("port", asked->port_bytes ? attached_interface() : NULL);
     print_runs("ns", ns, asked->runs);
     json_end();
 }
@@ -195,7 +207,7 @@ void testrun(const struct program *program, char *arguments) {
     struct asked asked = {};
     unsigned retval = 0;
     double ns[MAX_RUNS];
-    if (read_asked(arguments, &asked) && !is_bound(program)) {
+    if (read_asked(program, arguments, &asked) && !is_bound(program)) {
         try_port(program, &asked);
         long long result = run_many(program, &asked, ns, &retval);
         if (result < 0)
@@ -212,7 +224,7 @@ static struct asked *test_frames;
 static unsigned frame_count;
 
 // Reads as many lines as there are frames, also behind one that is wrong: they are no commands.
-static bool read_frames(unsigned count) {
+static bool read_frames(const struct program *program, unsigned count) {
     char line[MAX_LINE], text[MAX_LINE];
     bool all = true;
     for (unsigned i = 0; i < count; i++) {
@@ -221,7 +233,7 @@ static bool read_frames(unsigned count) {
         all &= fgets(line, sizeof(line), stdin) && sscanf(line, "%s %u", text, &queue) == 2 &&
                read_frame(text, asked);
         if (all)
-            read_port(queue, asked);
+            read_port(program, queue, asked);
     }
     return all;
 }
@@ -239,7 +251,7 @@ void frames(const struct program *program, char *arguments) {
     forget_frames();
     test_frames = count && count <= MAX_FRAMES ? calloc(count, sizeof(*test_frames)) : NULL;
     frame_count = test_frames ? count : 0;
-    if (!test_frames || !read_frames(count)) {
+    if (!test_frames || !read_frames(program, count)) {
         forget_frames();
         complain("testrun", EINVAL, "frames takes their number (1 to %d), and a line FRAME QUEUE of each",
                  MAX_FRAMES);
@@ -249,10 +261,10 @@ void frames(const struct program *program, char *arguments) {
         return;
     try_port(program, &test_frames[0]);
     for (unsigned i = 0; i < count; i++)
-        test_frames[i].has_port = test_frames[0].has_port;
+        test_frames[i].port_bytes = test_frames[0].port_bytes;
     json_begin("frames");
     json_integer("count", count);
-    json_string("port", test_frames[0].has_port ? attached_interface() : NULL);
+    json_string("port", test_frames[0].port_bytes ? attached_interface() : NULL);
     json_end();
 }
 
@@ -261,17 +273,35 @@ struct outcomes {
     unsigned changed;
 };
 
+// What XDP calls what the program returned: a packet that tc redirects is one that XDP sends back.
+static unsigned action_of(const struct program *program, unsigned returned) {
+    if (program->type == BPF_PROG_TYPE_XDP)
+        return returned < ACTIONS - 1 ? returned : ACTIONS - 1;
+    switch ((int)returned) {
+    case TC_ACT_UNSPEC:
+    case TC_ACT_OK:
+        return XDP_PASS;
+    case TC_ACT_SHOT:
+        return XDP_DROP;
+    case TC_ACT_REDIRECT:
+        return XDP_TX;
+    default:
+        return ACTIONS - 1;
+    }
+}
+
 // The time of one packet by the kernel's clock around it, or -errno. `outcomes` may be NULL.
-static long long run_fresh(int program, const struct asked *asked, struct outcomes *outcomes) {
+static long long run_fresh(const struct program *program, const struct asked *asked,
+                           struct outcomes *outcomes) {
     static unsigned char left[MAX_LEFT_BYTES];
     struct bpf_test_run_opts options = options_of(asked, 1);
     options.data_out = left;
     options.data_size_out = sizeof(left);
-    int error = bpf_prog_test_run_opts(program, &options);
+    int error = bpf_prog_test_run_opts(program->fd, &options);
     if (error)
         return error;
     if (outcomes) {
-        outcomes->actions[options.retval < ACTIONS - 1 ? options.retval : ACTIONS - 1]++;
+        outcomes->actions[action_of(program, options.retval)]++;
         outcomes->changed +=
             options.data_size_out != asked->length || memcmp(left, asked->frame, asked->length);
     }
@@ -279,7 +309,7 @@ static long long run_fresh(int program, const struct asked *asked, struct outcom
 }
 
 // All frames in turn, so many times: the mean of a packet in ns, or -errno.
-static double run_rounds(int program, unsigned rounds, struct outcomes *outcomes) {
+static double run_rounds(const struct program *program, unsigned rounds, struct outcomes *outcomes) {
     long long sum = 0;
     for (unsigned packet = 0; packet < rounds * frame_count; packet++) {
         long long ns =
@@ -311,7 +341,7 @@ void outcomes(const struct program *program, char *arguments) {
     unsigned rounds, runs;
     if (!read_rounds("outcomes", arguments, &rounds, &runs))
         return;
-    double ns = run_rounds(program->fd, rounds, &outcomes);
+    double ns = run_rounds(program, rounds, &outcomes);
     if (ns < 0) {
         refuse(-(long long)ns);
         return;
@@ -341,14 +371,15 @@ static int measure_empty(struct empty *empty) {
     return result < 0 ? result : 0;
 }
 
-// An empty program, which is called as the attached one is: by the kernel's dispatcher.
-static int make_empty(struct empty *empty) {
+// An empty program, which is called as the attached one is: an XDP program by the kernel's dispatcher.
+static int make_empty(struct empty *empty, enum bpf_prog_type type) {
     struct holder holder = NOT_HELD;
     int error = 0;
-    empty->program.fd = load_nothing(0, 0);
+    empty->program.type = type;
+    empty->program.fd = load_nothing(type, 0, 0);
     if (empty->program.fd < 0)
         return empty->program.fd;
-    if (attached_interface() && !hold(&holder, empty->program.fd))
+    if (attached_interface() && type == BPF_PROG_TYPE_XDP && !hold(&holder, empty->program.fd))
         error = -errno;
     error = error ?: measure_empty(empty);
     if (error) {
@@ -366,11 +397,11 @@ void fresh(const struct program *program, char *arguments) {
     double ns[MAX_RUNS], empty_ns[MAX_RUNS];
     if (!read_rounds("fresh", arguments, &rounds, &runs))
         return;
-    double last = empty.program.fd > 0 ? 0 : make_empty(&empty);
+    double last = empty.program.fd > 0 ? 0 : make_empty(&empty, program->type);
     for (unsigned run = 0; run < runs && last >= 0; run++) {
-        last = ns[run] = run_rounds(program->fd, rounds, &outcomes);
+        last = ns[run] = run_rounds(program, rounds, &outcomes);
         if (last >= 0)
-            last = empty_ns[run] = run_rounds(empty.program.fd, rounds, NULL);
+            last = empty_ns[run] = run_rounds(&empty.program, rounds, NULL);
     }
     if (last < 0) {
         refuse(-(long long)last);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// xdpload: loads one XDP program, attaches it through a bpf_link, and answers commands until standard input
-// closes. Nothing stays attached without it, however it ends.
+// xdpload: loads one XDP or tc program, attaches it, and answers commands until standard input closes.
+// Nothing stays attached without it, however it ends.
 #include "attach.h"
 #include "commands.h"
 #include "fail.h"
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
     if (options.mode != MODE_NONE || options.device_bound)
         ifindex = find_interface(options.interface);
     if (attaches)
-        refuse_if_taken(options.interface, ifindex);
+        refuse_if_taken(&options, ifindex);
     open_program(&program, &options);
     load_program(&program, &options, ifindex);
     if (options.mode != MODE_OFFLOAD && !options.share_maps) // their owner reads them

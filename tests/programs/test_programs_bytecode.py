@@ -67,6 +67,17 @@ def test_with_several_buffers_it_makes_n_accesses_too(workload, n, op, cache):
     assert count_bytecode(image, spec) == [accesses_per_packet(spec, n)] * 5
 
 
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(("workload", "map_type"), KINDS)
+def test_a_program_of_tc_makes_n_accesses_too(workload, map_type, op, cache):
+    """Of the frame only the Ethernet header is in the first buffer: the program gets the rest before it reads it."""
+    for n in (0, 100):
+        spec = ProgramSpec(workload, n, op, map_type=map_type, hook="tc")
+        image = build(spec, cache).image
+        assert image.section == "tc"
+        assert count_bytecode(image, spec) == [accesses_per_packet(spec, n)] * 4
+
+
 def test_each_byte_behind_the_first_buffer_is_reached(cache):
     machine = Interpreter(build(ProgramSpec("packet", 9198, frags=True), cache).image, {})
     machine.run(sample_frame(9212))

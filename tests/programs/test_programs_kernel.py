@@ -24,8 +24,9 @@ KINDS = [(w, m) for w in WORKLOADS for m in (MAP_TYPES if w == "lookup" else (No
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize(("workload", "map_type"), KINDS)
 def test_the_kernel_counts_n(workload, map_type, op, cache, dut):
-    for n, form in ((0, "bounded"), (33, "unrolled"), (100, "loop"), (1600, "bounded")):
-        built = build(ProgramSpec(workload, n, op, form, map_type=map_type), cache)
+    forms = ((0, "bounded", "xdp"), (33, "unrolled", "xdp"), (100, "loop", "xdp"), (1600, "bounded", "xdp"))
+    for n, form, hook in (*forms, (100, "bounded", "tc")):
+        built = build(ProgramSpec(workload, n, op, form, map_type=map_type, hook=hook), cache)
         proof = prove(built, dut.host, xdpload=dut.xdpload, folder=dut.folder)
         assert proof.kernel == (n, n, n)
         assert json.loads((built.directory / "proof.json").read_text())["kernel"] == [n, n, n]

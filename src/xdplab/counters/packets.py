@@ -15,8 +15,8 @@ from xdplab.formats.ethtool import by_queue
 
 Direction = Literal["rx", "tx"]
 
-COUNTED_BY = {"native": "driver", "generic": "link", "offload": "link"}
-"""Whose count decides the verdict, by mode. In generic mode veth's driver counts no XDP packets."""
+COUNTED_BY = {"native": "driver", **dict.fromkeys(("generic", "offload", "tcx", "tc"), "link")}
+"""Whose count decides the verdict, by mode. Behind native mode veth's driver counts no XDP packets."""
 
 STRAY_SHARE = 0.01  # of the frames: a link that counted fewer has counted other frames than those of XDP
 

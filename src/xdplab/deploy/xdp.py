@@ -45,11 +45,11 @@ class Loaded:
 
 @dataclass(frozen=True)
 class AttachedProgram:
-    """Where the program is attached; ``mode_obtained`` is the mode that the kernel reports."""
+    """Where the program is attached; ``mode_obtained`` is the mode that the kernel reports, null if it is not there."""
 
     interface: str
     mode: str
-    mode_obtained: str
+    mode_obtained: str | None
     attach_ns: int
     link_id: int | None
 
@@ -213,6 +213,22 @@ class XdpLoader(ToolSession):
         if self.request.mode == "none" or self.request.share_maps is not None:
             return None
         return fields(AttachedProgram, self.read("attached"))
+
+    def in_kernel(self, reader: CommandRunner) -> InKernel:
+        """Return what the kernel says of the attached program; raise HostError if it is not there as asked.
+
+        ``reader`` asks in the modes of XDP, xdpload in those of tc, which older tools do not show.
+        """
+        loaded, request = self.loaded, self.request
+        if request.mode in _KERNEL_MODES.values():
+            return verify(reader, request.interface, program_id=loaded.program_id, mode=request.mode)
+        if fields(AttachedProgram, self.ask("attached", "attached")).mode_obtained != request.mode:
+            raise HostError(
+                f"{self.host.name}: {request.interface} should run program {loaded.program_id} in {request.mode} mode "
+                "first, but the kernel says it does not",
+                remedy="detach programs that do not belong to this lab",
+            )
+        return InKernel(request.mode, loaded.program_id, loaded.name, loaded.tag, loaded.jit)
 
     def testrun(self, frame: int | bytes, repeat: int, runs: int) -> list[float]:
         """Return ns per packet of each of ``runs`` BPF_PROG_TEST_RUN calls of ``repeat`` packets in one buffer.

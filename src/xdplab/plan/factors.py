@@ -23,7 +23,9 @@ from xdplab.plan import maps
 from xdplab.plan.imix import imix_of, require_mix, words_of
 from xdplab.text import unit_of
 
-Mode = Literal["native", "generic", "offload", "af_xdp"]
+Mode = Literal["native", "generic", "offload", "tcx", "tc", "af_xdp"]
+TC_MODES = ("tcx", "tc")
+"""Where programs see the kernel's packets, behind XDP."""
 Arrangement = Literal["shared", "split", "hosts"]
 MapType = Literal["percpu_array", "array", "hash", "percpu_hash", "lru_hash", "lpm_trie", "lpm_trie_v6", "hash_of_maps"]
 Action = Literal["tx", "drop", "pass", "redirect", "mixed"]
@@ -169,7 +171,7 @@ Flags = Annotated[list[str], BeforeValidator(flags_of, json_schema_input_type=li
 # --- labels: from a level, as text, to the text in a figure ---
 
 Label = Callable[[str], str]
-MODES = {"native": "native", "generic": "generic", "af_xdp": "AF_XDP", "offload": "offload"}
+MODES = {"native": "native", "generic": "generic", "tcx": "tcx", "tc": "tc", "af_xdp": "AF_XDP", "offload": "offload"}
 ARRANGEMENTS = {"shared": "TG and DUT share CPUs", "split": "TG and DUT on own CPUs", "hosts": "two hosts"}
 
 
@@ -387,7 +389,7 @@ class Factor:
 
 
 FACTORS: tuple[Factor, ...] = (
-    Factor("mode", "deployment", "points", Mode, "native", "native, generic, offload or af_xdp, as requested",
+    Factor("mode", "deployment", "points", Mode, "native", "native, generic, offload, tcx, tc or af_xdp, as requested",
            shown=Labels(short=_labels_of(MODES), full=_labels_of(MODES), caption="always")),
     Factor("program_name", "program", "", None, None, "workload-op, or the file of a user's program", identity=False,
            shown=Labels(title="program", short=_spaced, full=_spaced, caption="always")),

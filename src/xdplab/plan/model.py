@@ -30,14 +30,14 @@ from pydantic import (
 from xdplab.compiler import placed
 from xdplab.errors import PlanError
 from xdplab.lazy import lazy
-from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
+from xdplab.plan.factors import PATHS, TC_MODES, Factor, Where, in_plan, of_program
 from xdplab.plan.maps import IN_USER_SPACE, why_no_lookup
 from xdplab.trust import read_source
 from xdplab.yaml_file import composed, read_yaml, yaml_words
 
 yaml_errors = lazy("xdplab.yaml_errors")  # few files are wrong
 
-TWO_PORT_MODES = ("native", "generic")
+TWO_PORT_MODES = ("native", "generic", *TC_MODES)
 Pass = Literal["rate", "bpf_stats", "perf", "harness"]
 
 
@@ -171,7 +171,7 @@ class Block(_given("block", _one)):  # type: ignore[misc]
             return self
         modes = [mode for mode in self.points.mode if mode not in TWO_PORT_MODES]
         if modes:
-            raise ValueError(f"directions: mode {modes[0]} forwards to no other port; native and generic do")
+            raise ValueError(f"directions: mode {modes[0]} forwards to no other port; {', '.join(TWO_PORT_MODES)} do")
         if self.points.program:
             raise ValueError("directions: a user's program does not know the other port; generated programs do")
         if any(self.points.device):

@@ -47,13 +47,15 @@ class ProgramFactors(
         ("called", str | None, None),
         ("sources", tuple[str, ...], ()),
         ("setup_files", tuple[tuple[str, str], ...], ()),
+        ("hook", str, "xdp"),
         *((f.name, Any, f.form.absent) for f in _PROGRAM),
     )
 ):
     """What a DUT does with each frame: a workload with N accesses, or a user's own file (then N is null).
 
     Its fields are the program's factors of the table; a field that is not given has its value for "does not apply".
-    ``called`` is a name that the plan gives it, ``sources`` and ``setup_files`` are the files that it consists of.
+    ``called`` is a name that the plan gives it, ``sources`` and ``setup_files`` are the files that it consists of,
+    ``hook`` is where the point's mode attaches it.
     """
 
     @property
@@ -193,13 +195,13 @@ def block_points(block: Block, arrangement: Arrangement) -> Iterator[Point]:
     given["arrangement"] = where
     for program, setting in itertools.product(_programs(block), crossed):
         point = Point(program=program, passes=tuple(block.passes), **given, **setting)
-        yield point if program.file is not None else replace(point, program=_generated_for(point))
+        hooked = replace(program, hook="tc" if point.mode in factors.TC_MODES else "xdp")
+        yield replace(point, program=hooked if program.file is not None else _generated_for(point, hooked))
 
 
-def _generated_for(point: Point) -> ProgramFactors:
+def _generated_for(point: Point, program: ProgramFactors) -> ProgramFactors:
     """Return the point's generated program: between two ports it redirects its frames, and by default it takes several
     buffers if the frames need them."""
-    program: ProgramFactors = point.program
     usual = {"auto": "on"} if max(point.frame_sizes) > ONE_BUFFER_BYTES else {"off": "auto"}
     frags = usual.get(program.frags, program.frags)
     return replace(program, action="redirect" if point.two_ports else program.action, frags=frags)

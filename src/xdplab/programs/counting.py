@@ -11,9 +11,14 @@ from xdplab.programs.source import HEADER_BYTES, random_cycle
 from xdplab.programs.spec import SLOT_BYTES, WORD_BYTES, ProgramSpec
 
 ETHERNET_BYTES = 14
-XDP_TX, XDP_REDIRECT = 3, 4
-VERDICTS = {"tx": XDP_TX, "redirect": XDP_REDIRECT}
-"""What a generated program returns, by its action."""
+XDP_TX, XDP_REDIRECT, TC_ACT_REDIRECT = 3, 4, 7
+VERDICTS = {
+    ("xdp", "tx"): ("XDP_TX", XDP_TX),
+    ("xdp", "redirect"): ("XDP_REDIRECT", XDP_REDIRECT),
+    ("tc", "tx"): ("TC_ACT_REDIRECT", TC_ACT_REDIRECT),
+    ("tc", "redirect"): ("TC_ACT_REDIRECT", TC_ACT_REDIRECT),
+}
+"""What a generated program returns, by its hook and action."""
 FRAME_LENGTHS = (60, 60, 1514, 61)
 """Lengths without FCS: the shortest, again to see where the walk continues, the longest, and one that no block
 divides."""

@@ -1,6 +1,6 @@
 """Executes BPF bytecode as the kernel's interpreter would, and records its memory accesses.
 
-It supports what xdplab's programs need: 32- and 64-bit arithmetic, jumps, subprograms, array-like maps, six helpers.
+It supports what xdplab's programs need: 32- and 64-bit arithmetic, jumps, subprograms, array-like maps, seven helpers.
 Anything else raises ProgramError. Addresses are a region's number in the upper and an offset in the lower 32 bits, so
 an access outside of a region is found at once.
 """
@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdplab.errors import ProgramError
-from xdplab.programs.counting import FIRST_BUFFER
+from xdplab.programs.counting import ETHERNET_BYTES, FIRST_BUFFER, TC_ACT_REDIRECT, XDP_REDIRECT
 from xdplab.programs.image import MAP_SECTIONS, Image
 from xdplab.programs.steps import M32, step
 
 _STACK_BYTES = 512
 _MAX_STEPS = 50_000_000
 
-LOOKUP_ELEM, SMP_PROCESSOR_ID, REDIRECT = 1, 8, 23
+LOOKUP_ELEM, SMP_PROCESSOR_ID, REDIRECT, SKB_PULL_DATA = 1, 8, 23, 39
 XDP_LENGTH, XDP_LOAD_BYTES, XDP_STORE_BYTES = 188, 189, 190
-_XDP_REDIRECT = 4
 _RX_QUEUE_INDEX = 16  # of struct xdp_md
+_LEN, _IFINDEX, _DATA, _DATA_END = 0, 40, 76, 80  # of struct __sk_buff
 REGISTERS = 12
 """r0 to r10, and the kernel's own (BPF_REG_AX): a hardened JIT (net.core.bpf_jit_harden) makes constants in it."""
 
@@ -77,7 +77,8 @@ class Interpreter:
         self.maps = {name: maps[name] for name in image.maps}
         self.cpu = cpu
         self._origin = origin
-        self._linear = FIRST_BUFFER if image.section == "xdp.frags" else 1 << 16
+        self._linear = {"xdp.frags": FIRST_BUFFER, "tc": ETHERNET_BYTES}.get(image.section, 1 << 16)
+        self._tc = image.section == "tc"
         self._copied: dict[int, int] = {}
         self._regions: dict[int, Region] = {}
         self._handles: dict[int, Map] = {}
@@ -104,7 +105,12 @@ class Interpreter:
         self._copied = {}
         registers = [0] * REGISTERS
         registers[1] = self._context = self._add(Region("context", bytearray()))
-        self._context_fields = {0: packet, 4: packet + min(len(frame), self._linear), 8: packet, _RX_QUEUE_INDEX: 0}
+        end = packet + min(len(frame), self._linear)
+        self._context_fields = (
+            {_LEN: len(frame), _IFINDEX: 1, _DATA: packet, _DATA_END: end}
+            if self._tc
+            else {0: packet, 4: end, 8: packet, _RX_QUEUE_INDEX: 0}
+        )
         registers[10] = self._new_stack()
         steps = self._execute(registers)
         result = bytes(self._regions[packet >> 32].data)
@@ -153,9 +159,10 @@ class Interpreter:
         return int.from_bytes(region.data[offset : offset + size], "little")
 
     def _context_field(self, offset: int) -> int:
-        """Return a field of struct xdp_md: data, data_end, data_meta (the kernel makes them pointers), or the queue."""
+        """Return a field of struct xdp_md: data, data_end, data_meta (the kernel makes them pointers), or the queue; or
+        of struct __sk_buff."""
         if offset not in self._context_fields:
-            raise ProgramError(f"the proof does not know the field at {offset} of struct xdp_md")
+            raise ProgramError(f"the proof does not know the context's field at {offset}")
         return self._context_fields[offset]
 
     def store(self, address: int, size: int, value: int) -> None:
@@ -182,7 +189,10 @@ class Interpreter:
         elif number == LOOKUP_ELEM:
             registers[0] = self._lookup(registers[1], registers[2])
         elif number == REDIRECT:
-            registers[0] = _XDP_REDIRECT
+            registers[0] = TC_ACT_REDIRECT if self._tc else XDP_REDIRECT
+        elif number == SKB_PULL_DATA:
+            self._context_fields[_DATA_END] = self._packet + registers[2]
+            registers[0] = 0
         elif number == XDP_LENGTH:
             registers[0] = len(self._regions[self._packet >> 32].data)
         elif number in (XDP_LOAD_BYTES, XDP_STORE_BYTES):

@@ -101,9 +101,10 @@ def testrun(host: Host, xdpload: str, built: BuiltProgram, folder: str, frame_by
         def run(*numbers: int) -> list[float]:
             answer = session.ask(f"testrun {' '.join(map(str, numbers))}", "testrun")
             spec = built.program
-            if isinstance(spec, ProgramSpec) and answer["retval"] != VERDICTS[spec.action]:
-                promised = f"XDP_{spec.action.upper()}"
-                raise ProgramError(f"{host.name}: {spec.name} returns {answer['retval']} instead of {promised}")
+            if isinstance(spec, ProgramSpec):
+                promised, code = VERDICTS[spec.hook, spec.action]
+                if answer["retval"] != code:
+                    raise ProgramError(f"{host.name}: {spec.name} returns {answer['retval']} instead of {promised}")
             return list(answer["ns"])
 
         return calibrated_testrun(run, frame_bytes)

@@ -65,9 +65,9 @@ def count_bytecode(image: Image, spec: ProgramSpec, lengths: Sequence[int] = ())
         require(spec, counts, _WHERE, hits)
         require_width(spec, accesses, _WHERE)
         require_reflected(spec, frame, run.frame, _WHERE)
-        if run.verdict != (promised := VERDICTS[spec.action]):
-            expected = f"where XDP_{spec.action.upper()} ({promised}) is promised"
-            raise ProgramError(f"{_WHERE}: {spec.name} returns {run.verdict} {expected}")
+        promised, code = VERDICTS[spec.hook, spec.action]
+        if run.verdict != code:
+            raise ProgramError(f"{_WHERE}: {spec.name} returns {run.verdict} where {promised} ({code}) is promised")
         walked += [offset for offset, _, is_store in accesses if not is_store]
         results.append(counts)
     if spec.workload == "chase":

@@ -42,7 +42,8 @@ class ProgramSpec:
 
     With ``action`` redirect, the last step is XDP_REDIRECT to the port whose number the loader puts into `OUT_PORT`.
 
-    With ``frags`` it takes frames in several buffers.
+    With ``frags`` it takes frames in several buffers. With ``hook`` tc it sees the kernel's packets behind XDP, all
+    buffers of which it makes one where it needs them, and TC_ACT_REDIRECT to the same port stands for XDP_TX.
 
     ``working_set_bytes``, ``map_type`` and ``hit`` take their defaults where the workload has them, and are null
     elsewhere. A lookup's map has ``entries``, or as many values as its working set; of the keys that are looked up in
@@ -60,6 +61,7 @@ class ProgramSpec:
     frags: bool = False
     entries: int | None = None
     hit: int | None = None
+    hook: str = "xdp"
 
     def __post_init__(self) -> None:
         for name, allowed in (("workload", WORKLOADS), ("op", OPS), ("form", FORMS), ("action", ACTIONS)):
@@ -141,7 +143,7 @@ class ProgramSpec:
 
     @property
     def section(self) -> str:
-        return "xdp.frags" if self.frags else "xdp"
+        return self.hook if self.hook == "tc" else "xdp.frags" if self.frags else "xdp"
 
     @property
     def kernel(self) -> str:
@@ -248,7 +250,8 @@ def program_of(program: ProgramFactors) -> ProgramSpec | UserProgram:
         working_set_bytes=program.working_set_bytes,
         map_type=program.map_type,
         action=program.action or "tx",
-        frags=program.frags == "on",
+        frags=program.frags == "on" and program.hook == "xdp",
+        hook=program.hook,
         entries=program.entries,
         hit=program.hit,
     )

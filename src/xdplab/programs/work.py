@@ -65,6 +65,8 @@ def kernel_work(built: BuiltProgram, *, jit: bool, machine: str) -> AccessWork:
     spec = built.program
     if isinstance(spec, UserProgram) or not spec.accesses:
         return AccessWork(missing="the program makes no counted access")
+    if spec.hook == "tc":
+        return AccessWork(missing="what one access does is read from XDP programs, whose context has two fields")
     if spec.action == "redirect":
         return AccessWork(missing="what one access does is read from programs that send frames back (directions: back)")
     if not jit:

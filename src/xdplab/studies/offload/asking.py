@@ -48,7 +48,7 @@ def _of(look: Callable[[OffloadDevices, HeldProgram], Answer]) -> Ask:
 
 @_of
 def mode_obtained(_bench: OffloadDevices, held: HeldProgram) -> Answer:
-    return Answer(held.attached.mode_obtained)
+    return Answer(str(held.attached.mode_obtained))
 
 
 @_of

@@ -151,14 +151,13 @@ class DutSide(Protocol):
 
 
 class KernelSide:
-    """native, generic, offload: xdpload holds the program. ``reader`` asks the kernel what is attached."""
+    """All modes but af_xdp: xdpload holds the program. ``reader`` asks the kernel what is attached."""
 
     def __init__(self, host: Host, reader: CommandRunner, binary: str, request: XdpRequest, *, queues: int) -> None:
         self._host = host
         self._loader = attach(host, binary, request, deadline_s=SESSION_S)
         try:
-            loaded = self._loader.loaded
-            self._verify = partial(verify, reader, request.interface, program_id=loaded.program_id, mode=request.mode)
+            self._verify = partial(self._loader.in_kernel, reader)
             self.deployment = Deployment.of_loader(self._loader, self._verify(), queues=queues)
         except BaseException:
             self._loader.close()
