@@ -159,7 +159,7 @@ def test_what_the_command_answers_fails_the_job_with_its_page_and_table(tmp_path
 
 
 def test_what_the_docs_let_a_user_paste_has_inputs_of_the_action() -> None:
-    page = (ROOT / "docs/use/cost.md").read_text()
+    page = (ROOT / "docs/use/cost-gate.md").read_text()
     pasted = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
     (given,) = (step["with"] for one in pasted for job in one.get("jobs", {}).values() for step in job["steps"][1:])
     inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
