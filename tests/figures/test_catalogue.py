@@ -276,6 +276,15 @@ def test_a_lookups_cost_has_a_line_for_each_kind_of_map_and_a_panel_for_hits_and
     assert lines["value"].tolist() == pytest.approx([0.6] * len(lines), rel=0.1)
 
 
+def test_a_lookups_cost_leaves_out_points_without_entries_and_counts_them() -> None:
+    sized = synthetic.run(vary={"accesses": [0, 1600], "entries": [1000, 30000, 1000000]}, workload="lookup")
+    others = synthetic.run(vary={"accesses": [0, 1600], "workload": ["lookup", "chase"]})
+    assert "Left out" not in " ".join(view("lookup_cost", sized).look.words.caption)
+    found = view("lookup_cost", pd.concat([sized, others], ignore_index=True))
+    assert set(means(found)["x"]) == {1000, 30000, 1000000}
+    assert "2 points" in " ".join(found.look.words.caption)
+
+
 def test_evenness_is_a_share_by_queue() -> None:
     marks = means(view("evenness", rings()))
     assert marks.groupby("panel")["value"].sum().to_dict() == {

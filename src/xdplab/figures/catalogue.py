@@ -157,16 +157,16 @@ def _access_cost(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame,
 
 
 def _lookup_cost(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
-    """Keep each series' largest N, as `_access_cost` does."""
-    lookups = only(
-        trials,
-        trials["entries"].notna() & trials["accesses"].gt(0),
-        "no lookups in maps of given `entries` were measured: plans/maps.yaml has them",
-    )
+    """Keep each series' largest N, as `_access_cost` does; ``left_out`` counts the points without `entries`."""
+    counted = trials[trials["accesses"].gt(0)]
+    nothing = "no lookups in maps of given `entries` were measured: plans/maps.yaml has them"
+    lookups = only(counted, counted["entries"].notna(), nothing)
     measured = need(lookups, "testrun_ns", f"no lookup was test-run{why_null(lookups, ['testrun_ns'])}")
     largest = measured["accesses"].groupby(key_of(measured, SERIES)).transform("max")
     last = measured[measured["accesses"].eq(largest)]
-    return last.assign(a_lookup_ns=last["testrun_ns"] / last["accesses"].astype("Float64")), "a_lookup_ns"
+    left_out = counted.loc[counted["entries"].isna(), "point_id"].nunique()
+    each = last["testrun_ns"] / last["accesses"].astype("Float64")
+    return last.assign(a_lookup_ns=each, left_out=left_out), "a_lookup_ns"
 
 
 LOADLESS = tuple(name for name in SERIES if name not in ("load", "rate_requested_pps", "batch"))  # max has its own

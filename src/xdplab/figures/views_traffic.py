@@ -25,6 +25,7 @@ from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures.factors import PIECES, FigureChoice, FigureRequest, arrange, compound, label_order, levels
 from xdplab.figures.marks import Axes, Look, Order, View, Words, collect
 from xdplab.figures.views import ACCESSES, described, hue_order, labelled, program_labels, unit_of, unlimited
+from xdplab.text import many
 
 MEDIANS = "Each mark is the median of the repetitions' quantiles; from six repetitions on it has an interval."
 QUANTILES = {"p50": "latency_p50_ns", "p99": "latency_p99_ns", "p99.9": "latency_p999_ns"}
@@ -202,7 +203,9 @@ def lookup_cost(request: FigureRequest) -> View:
     marks = collect(unlimited(labelled(request)), request.figure, "line")
     note = "(test run of N − test run of 0) / N: one lookup, its key and the read of its value, of keys in turn."
     look = Look(Axes("entries of the map", "time per lookup (ns)", "log"))  # a difference may be below zero
-    return described(request, marks, look, note, beside=("accesses", "program_name"))
+    left_out = int(request.trials["left_out"].iloc[0])
+    others = [f"Left out: {many(left_out, 'point')} without given entries."] * (left_out > 0)
+    return described(request, marks, look, note, *others, beside=("accesses", "program_name"))
 
 
 @dataclass(frozen=True)
