@@ -165,6 +165,37 @@ static int update_all(const struct entries *entries) {
     return 0;
 }
 
+// ---- the order of prefixes ----
+
+#define LENGTH sizeof(__u32) // of a prefix, before its address
+
+static int compare_prefixes(const void *one, const void *other, void *size) {
+    const char *a = one, *b = other;
+    int addresses = memcmp(a + LENGTH, b + LENGTH, *(size_t *)size - LENGTH);
+    return addresses ? addresses : memcmp(a, b, LENGTH);
+}
+
+// Puts a trie's entries into the order of their addresses: neighbours share the nodes on their way, which are
+// then in the cache. Without memory for it they stay in the file's. Returns what is to be freed.
+static char *sort_prefixes(struct entries *entries) {
+    size_t key = entries->key_size, value = entries->value_size, count = entries->count;
+    char *pairs = malloc(2 * count * (key + value) + 1), *keys = pairs + count * (key + value);
+    if (!pairs)
+        return NULL;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(pairs + i * (key + value), key_at(entries, i), key);
+        memcpy(pairs + i * (key + value) + key, entries->values + i * value, value);
+    }
+    qsort_r(pairs, count, key + value, compare_prefixes, &key);
+    for (size_t i = 0; i < count; i++) {
+        memcpy(keys + i * key, pairs + i * (key + value), key);
+        memcpy(keys + count * key + i * value, pairs + i * (key + value) + key, value);
+    }
+    entries->keys = keys;
+    entries->values = keys + count * key;
+    return pairs;
+}
+
 // ---- read back ----
 
 static __u64 mixed(__u64 sum, const char *bytes, size_t length) {
@@ -253,10 +284,12 @@ static bool fill_data(const struct bpf_map *map, const struct file *file) {
     entries.values = file->bytes + entries.count * entries.key_size;
     if (done && !same && file->length != entries.count * one)
         done = refuse(entries.map, EINVAL, "the file has other sizes of keys and values than the map");
+    char *sorted = done && shape.type == BPF_MAP_TYPE_LPM_TRIE ? sort_prefixes(&entries) : NULL;
     int error = done && same ? update_same(&entries, shape.max_entries) : 0;
     if (error)
         done = refuse(entries.map, error, error_words(error));
     done = done && put_in(&entries);
+    free(sorted);
     free(entries.chunk);
     return done;
 }
