@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 
 from xdplab.figures.marks import Axes, Order, Words
-from xdplab.studies.cost.measurement import WHOLE
+from xdplab.studies.cost.measurement import CALLED, PROGRAM, WHOLE
 from xdplab.studies.cost.points import AF_XDP, PACKETS
 from xdplab.studies.figure_table import Columns, Figure, Marks, each_row, mark_at, views
 from xdplab.text import natural
@@ -60,8 +62,47 @@ def _by_kernel(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+_LOOKUPS = re.compile(r"lookup:(?P<n>\d+)(?:, (?P<map>[a-z]\w*))?, (?P<entries>\d+) entries(?:, (?P<hit>\d+) % hits)?")
+"""The name that a case of given entries has: `xdplab.studies.cost.gathering`."""
+
+
+def _lookups(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each case of lookups in a map of given entries: the program's instructions with those that it
+    calls, less those at N = 0, by N; a panel for hits and for misses, by mode and kernel if there are several."""
+    work = table.loc[table["part"].isin((PROGRAM, CALLED))].groupby("trial_id")["instructions"].sum()
+    cases = table.loc[table["part"].eq(WHOLE)].assign(work=lambda rows: rows["trial_id"].map(work))
+    zeros = cases.loc[cases["program"].str.match(r"\w+:0(,|$)")].drop_duplicates(_SETTING)
+    named = cases["program"].str.extract(_LOOKUPS).astype({"n": "Float64", "entries": "Float64"})
+    rows = cases.join(named).loc[lambda rows: rows["n"].gt(0).fillna(False)]
+    rows = rows.merge(zeros[[*_SETTING, "work"]], on=_SETTING, suffixes=("", "_at_0"))
+    panel = rows["hit"].fillna("100") + " % hits"
+    for name in (name for name in ("mode", "kernel") if rows[name].nunique() > 1):
+        panel += ", " + rows[name].astype(str)
+    each = (rows["work"] - rows["work_at_0"]) / rows["n"]
+    return rows.assign(panel=panel, hue=rows["map"].fillna("percpu_array"), each=each, n=1).sort_values("entries")
+
+
+_SETTING = ["mode", "kernel", "frame_bytes", "flows"]
+
 VIEWS = views(
     [
+        Figure(
+            "lookup_cost",
+            _lookups,
+            Axes("entries of the map", "instructions per lookup", "log"),
+            Columns(x="entries", y="each"),
+            caption=(
+                "(program with what it calls at N − the same at 0) / N: one lookup, its key and the read of its value.",
+                "Instructions are counted in a guest, of hash maps without the kernel's random seed.",
+            ),
+            words=Words(hue_title="map"),
+            nothing=(
+                "no lookups in maps of given entries were counted with N = 0: "
+                "`xdplab cost plans/maps.yaml --mode test_run` counts them"
+            ),
+            title="Instructions of a lookup against the entries of its map",
+            exact=True,
+        ),
         Figure(
             "time",
             _timed,
