@@ -22,6 +22,7 @@ from xdplab.cli import cli
 from xdplab.errors import PlanError, ResultsError, ResultsWarning
 from xdplab.history import index
 from xdplab.history.changes import changes, steps
+from xdplab.history.shown import meaning
 from xdplab.history.table import History, gathered, history
 from xdplab.studies import bundle
 from xdplab.studies.bundle import export
@@ -352,6 +353,24 @@ def test_two_steps_are_two_changes() -> None:
 @pytest.mark.parametrize("logs", [noise(), np.zeros(20), noise(5), np.where(np.arange(30) == 12, -0.5, noise())])
 def test_noise_equal_values_few_runs_and_one_slow_run_are_no_change(logs: Any) -> None:
     assert list(steps(logs)) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (over_time(noise()), "30 runs"),
+        (over_time(np.zeros(3), exact="450"), "3 runs"),
+        (over_time(np.zeros(2), exact=["450", "451"]), ""),
+        (over_time(noise(5)), ""),
+        (over_time(np.zeros(1), exact="450"), ""),
+        (over_time(noise(), cpu=["one"] * 15 + ["other"] * 15), ""),
+        (over_time(np.where(np.arange(30) < 15, 0.0, 0.3)), ""),
+    ],
+)
+def test_a_series_is_the_same_where_counts_are_equal_or_its_interval_tells(rows: pd.DataFrame, told: str) -> None:
+    changed = {(one.metric, one.point) for one in changes(rows).changed}
+    line = meaning(rows, changed)
+    assert (bool(line), told in line) == (bool(told), True)
 
 
 @pytest.mark.parametrize("fact", ["cpu", "microcode", "driver", "firmware"])

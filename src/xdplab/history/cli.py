@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ def history(
     elif csv is None and page is None:
         for line in (*(change.text for change in over_time.changed), *over_time.machines):
             tell(line)
-        _show(made.rows)
+        _show(made.rows, {(change.metric, change.point) for change in over_time.changed})
 
 
 def _facts(rows: pd.DataFrame) -> list[dict[str, Any]]:
@@ -91,9 +92,9 @@ def _facts(rows: pd.DataFrame) -> list[dict[str, Any]]:
     return [row | {name: json.loads(row[name]) for name in objects} for row in frames.records(rows)]
 
 
-def _show(rows: pd.DataFrame) -> None:
+def _show(rows: pd.DataFrame, changed: Collection[tuple[str, str]]) -> None:
     for line in shown.everywhere(rows):
         tell(line)
-    for title, series in shown.series(rows):
+    for title, series, meaning in shown.series(rows, changed):
         show(series, title)
-        tell("")
+        tell(f"{meaning}\n" if meaning else "")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pandas as pd
 
+from xdplab.analysis.intervals import Spread
 from xdplab.analysis.values import records, three_digits
+from xdplab.history.changes import LEAST_RUNS
 from xdplab.history.machines import MACHINE
 
 _AROUND = ("kernel", *MACHINE, "commit", "place")
@@ -22,11 +24,28 @@ def everywhere(rows: pd.DataFrame) -> Iterator[str]:
         yield "In all rows: " + ", ".join(f"{name} {value}" for name, value in shared.items()) + "."
 
 
-def series(rows: pd.DataFrame) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the title and the rows of each metric and point, in their order."""
+def series(rows: pd.DataFrame, changed: Collection[tuple[str, str]]) -> Iterator[tuple[str, list[dict[str, Any]], str]]:
+    """Yield the title, the rows and the `meaning` of each metric and point, in their order."""
     varying = [name for name in _AROUND if rows[name].notna().any() and not _is_shared(rows[name])]
     for (metric, point), group in rows.groupby(["metric", "point"], sort=False):
-        yield f"{metric}: {point}", [_row(row, varying) for row in records(group)]
+        yield f"{metric}: {point}", [_row(row, varying) for row in records(group)], meaning(group, changed)
+
+
+def meaning(rows: pd.DataFrame, changed: Collection[tuple[str, str]]) -> str:
+    """Say of the rows of a metric and point that nothing has changed, where equal counts or enough runs of one machine
+    tell it; what is in ``changed`` has a line of its own."""
+    runs = rows[rows["value"].notna()]
+    if len(runs) < 2 or len(runs[["place", *MACHINE]].drop_duplicates()) > 1:
+        return ""
+    if (runs["metric"].iloc[0], runs["point"].iloc[0]) in changed:
+        return ""
+    if runs["exact"].notna().all():
+        return f"The same in all {len(runs)} runs."
+    if len(runs) < 2 * LEAST_RUNS or not runs["value"].gt(0).all():
+        return ""
+    spread = Spread.of(runs["value"].astype(float), "geometric")
+    half = max(spread.high / spread.mean - 1, 1 - spread.low / spread.mean)
+    return f"No step in {len(runs)} runs; their mean is known to ±{half:.1%}."
 
 
 def _is_shared(column: pd.Series[Any]) -> bool:

@@ -134,10 +134,11 @@ def means(rows: pd.DataFrame, metric: Metric) -> dict[str, Estimate]:
     return {arm: estimate(spread.mean, spread.low, spread.high) for arm, spread in spreads.items()}
 
 
-def tables_of(_plan: NeighbourPlan, table: pd.DataFrame) -> dict[str, Table]:
+def tables_of(plan: NeighbourPlan, table: pd.DataFrame) -> dict[str, Table]:
     """Return one row per lab and arm: means, and quotients to no program."""
     rows = [_shown(of_lab, arm) for _, of_lab in table.groupby("place", sort=False) for arm in of_lab["arm"].unique()]
-    return {"arms": Table("TCP through the port; × is to no program, paired by repetition", pd.DataFrame(rows))}
+    title, answer = "TCP through the port; × is to no program, paired by repetition", results(plan, table)
+    return {"arms": Table(title, pd.DataFrame(rows), None, next(iter(answer), ""))}
 
 
 def _shown(of_lab: pd.DataFrame, arm: str) -> dict[str, object]:

@@ -101,7 +101,7 @@ def _points(rows: pd.DataFrame) -> Any:
 SHOWN = {"lost": "lost_packets", "dark ms": "dark_ms", "bare ms": "bare_ms", "held ms": "held_ms"}
 
 
-def tables_of(_plan: OutagePlan, table: pd.DataFrame) -> dict[str, Table]:
+def tables_of(plan: OutagePlan, table: pd.DataFrame) -> dict[str, Table]:
     """Return a row per place, mode and change with the medians and their 95 % intervals; what was not measured."""
     named = {column: middles(table, value) for column, value in SHOWN.items()}
     keys = ["place", "mode", "event"]
@@ -114,8 +114,9 @@ def tables_of(_plan: OutagePlan, table: pd.DataFrame) -> dict[str, Table]:
     rows.insert(1, "driver", rows["place"].map(drivers))
     missing = table[table["dark_ms"].isna()].assign(reason=why_null(table, "dark_ms"))
     left_out = missing.groupby(["place", "mode", "reason"], sort=False).size().rename("trials").reset_index()
+    title, answer = "Frames lost by a change: medians with their 95 % intervals", results(plan, table)
     return {
-        "outage": Table("Frames lost by a change: medians with their 95 % intervals", rows.rename(columns=_NAMES)),
+        "outage": Table(title, rows.rename(columns=_NAMES), None, next(iter(answer), "")),
         "missing": Table("Not measured", left_out),
     }
 
