@@ -61,6 +61,8 @@ static const struct option_row ROWS[] = {
      "hash maps without the kernel's random seed: which keys share a chain is the same in each boot"},
     {"device-bound", NULL, NULL, option_flag, AT(device_bound), 0, 0,
      "load for this interface alone, as its driver's kfuncs for metadata need it"},
+    {"tc", NULL, NULL, option_flag, AT(tc), 0, 0,
+     "load for tc, not for XDP: in mode none, which does not tell"},
     {"share-maps", "ID,ID,...", NULL, option_text, AT(share_maps), 0, 0,
      "use these maps, in the object's order, and load without attaching: for `exchange` in their owner, or "
      "`attach`"},
@@ -87,7 +89,8 @@ void parse_options(struct options *options, int argc, char **argv) {
         command_line_refuse("--object is missing");
     if (options->section && options->program)
         command_line_refuse("--section and --program exclude each other");
-    if (options->count_actions && is_tc(options->mode))
+    options->tc |= is_tc(options->mode);
+    if (options->count_actions && options->tc)
         command_line_refuse("--count-actions counts what XDP defines");
     if (options->mode != MODE_NONE && !options->interface)
         command_line_refuse("--interface is missing; --mode none loads without one");

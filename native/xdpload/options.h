@@ -28,6 +28,7 @@ struct options {
     bool keep_pins;
     bool zero_seed;
     bool device_bound;
+    bool tc;              // the program is one of tc: by the mode, or as told with MODE_NONE
     struct settings also; // names alone
     struct settings map;
     struct settings entries;

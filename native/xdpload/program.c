@@ -27,19 +27,12 @@
 
 static char *verifier_log;
 
-// By its section, where libbpf knows it: not before 1.3 for tcx.
-static enum bpf_prog_type type_of(const struct bpf_program *program) {
-    enum bpf_prog_type written = bpf_program__type(program);
-    const char *section = bpf_program__section_name(program);
-    return !written && !strncmp(section, "tcx/", strlen("tcx/")) ? BPF_PROG_TYPE_SCHED_CLS : written;
-}
-
 static bool is_wanted(const struct bpf_program *program, const struct options *options) {
     if (options->program)
         return !strcmp(bpf_program__name(program), options->program);
     if (options->section)
         return !strcmp(bpf_program__section_name(program), options->section);
-    return type_of(program) == (is_tc(options->mode) ? BPF_PROG_TYPE_SCHED_CLS : BPF_PROG_TYPE_XDP);
+    return bpf_program__type(program) == (options->tc ? BPF_PROG_TYPE_SCHED_CLS : BPF_PROG_TYPE_XDP);
 }
 
 // Of the other programs, only those are loaded that the options name: the kernel may refuse what nobody
@@ -54,15 +47,13 @@ static void choose_program(struct program *program, const struct options *option
     if (!program->handle)
         fail("open", ENOENT, NULL, "the object has no program %s%s",
              options->program ? "named " : "in section ",
-             options->program       ? options->program
-             : options->section     ? options->section
-             : is_tc(options->mode) ? "tc"
-                                    : "xdp");
-    bool is_cls = is_tc(options->mode) ||
-                  (options->mode == MODE_NONE && type_of(program->handle) == BPF_PROG_TYPE_SCHED_CLS);
-    program->type = is_cls ? BPF_PROG_TYPE_SCHED_CLS : BPF_PROG_TYPE_XDP;
+             options->program   ? options->program
+             : options->section ? options->section
+             : options->tc      ? "tc"
+                                : "xdp");
+    program->type = options->tc ? BPF_PROG_TYPE_SCHED_CLS : BPF_PROG_TYPE_XDP;
     take_program(program->handle, program->type, attach_type_of(program->type), false);
-    if (!is_cls && bpf_program__expected_attach_type(program->handle) != BPF_XDP)
+    if (!options->tc && bpf_program__expected_attach_type(program->handle) != BPF_XDP)
         fail("open", EINVAL, NULL, "%s, in section %s, is for entries of a map, not for a device",
              bpf_program__name(program->handle), bpf_program__section_name(program->handle));
     take_companions(program, options);

@@ -68,7 +68,7 @@ class BuiltProgram:
         Raises PlanError for a constant or a map that it does not have.
         """
         program = self.program
-        bound = [DEVICE_BOUND] * self.image.reads_metadata
+        bound = [DEVICE_BOUND] * self.image.reads_metadata + ["--tc"] * (program.hook == "tc")
         if isinstance(program, ProgramSpec):
             return ["--section", program.section, *bound]
         options = ["--program", program.function] if program.function else ["--section", program.section]

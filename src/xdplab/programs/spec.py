@@ -182,6 +182,7 @@ class UserProgram:
     maps: Mapping[str, Any] = field(default_factory=dict)
     pinned: str = "anew"
     setup_files: Mapping[str, str] = field(default_factory=dict)
+    hook: str = "xdp"
 
     def __post_init__(self) -> None:
         _one_of("action", self.action, get_args(factors.Action))
@@ -241,6 +242,7 @@ def program_of(program: ProgramFactors) -> ProgramSpec | UserProgram:
             maps=maps.as_given(program.maps),
             pinned=program.pinned,
             setup_files=dict(program.setup_files),
+            hook=program.hook,
         )
     return ProgramSpec(
         workload=program.workload or "array",

@@ -105,9 +105,15 @@ def test_what_it_decides_has_the_names_of_xdp(folder, namespace):
 
 
 @pytest.mark.parametrize(
-    ("mode", "program", "fits"),
-    [("tcx", "newer", True), ("none", "newer", True), ("tcx", "before", False), ("native", "decide", False)],
+    ("mode", "options", "fits"),
+    [
+        ("tcx", ("--program", "newer"), True),
+        ("none", ("--program", "newer", "--tc"), True),
+        ("tcx", ("--program", "before"), False),
+        ("none", ("--program", "before", "--tc"), False),
+        ("native", ("--program", "decide"), False),
+    ],
 )
-def test_a_program_is_loaded_for_the_hook_of_its_section(folder, namespace, mode, program, fits):
-    last = lines_of(folder, namespace, mode, "--program", program)[-1]
+def test_a_program_is_loaded_for_the_hook_of_its_section(folder, namespace, mode, options, fits):
+    last = lines_of(folder, namespace, mode, *options)[-1]
     assert (last["type"], last.get("step")) == (("detached", None) if fits else ("error", "open"))
