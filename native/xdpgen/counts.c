@@ -139,8 +139,10 @@ int counts_read_sizes(struct size_counts *sum) {
 uint64_t counts_read_flows(const struct session *session) {
     uint64_t seen = 0;
 
-    for (unsigned flow = 0; flow < session->flows.count; flow++)
-        seen += counts.memory->flows[flow].seen;
+    for (unsigned index = 0; index < session->flows.count; index++) {
+        const struct receive_flow *flow = &counts.memory->flows[index];
+        seen += session->flows.churn_interval ? flow->seen : flow->next > 0;
+    }
     return seen;
 }
 

@@ -39,6 +39,19 @@ static inline __attribute__((always_inline)) __u64 at_most(__u64 index, const __
 #define at_most(index, last) (index)
 #endif
 
+// The same of less than 2^32, without a branch: values that come at random would be mispredicted.
+static inline __attribute__((always_inline)) __u32 log2_of_random(__u32 value) {
+    static const __u8 by_product[32] = {0, 9,  1,  10, 13, 21, 2,  29, 11, 14, 16, 18, 22, 25, 3, 30,
+                                        8, 12, 20, 28, 15, 17, 24, 7,  19, 27, 23, 6,  26, 5,  4, 31};
+
+    value |= value >> 1;
+    value |= value >> 2;
+    value |= value >> 4;
+    value |= value >> 8;
+    value |= value >> 16;
+    return by_product[value * 0x07c4acddu >> 27]; // Leiserson, Prokop, Randall 1998
+}
+
 static inline __attribute__((always_inline)) __u32 log2_floor(__u64 value) {
     __u32 result = 0;
 

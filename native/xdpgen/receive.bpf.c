@@ -89,7 +89,7 @@ static __always_inline struct place place_of(struct receive_counters *counts, __
         return place;
     const __u32 rank = rank_of(stream, number), slot = churn_slot(stream, number);
     place.flow = stream + settings.flows.streams * rank;
-    counts->by_octave[at_most(log2_floor(rank + 1), RANK_OCTAVES - 1)]++;
+    counts->by_octave[at_most(log2_of_random(rank + 1), RANK_OCTAVES - 1)]++;
     if (!settings.flows.churn_interval)
         return place;
     const struct churned *churned = bpf_map_lookup_elem(&churn, &slot);
@@ -100,11 +100,21 @@ static __always_inline struct place place_of(struct receive_counters *counts, __
     return place;
 }
 
-// Frames of a flow that was replaced are no later and no earlier than those of its successor.
-static __always_inline void record_flow(struct receive_counters *counts, struct place place, __u64 number) {
+// Frames of a flow that was replaced are no later and no earlier than those of its successor. A frame that is
+// in order within its stream is so within its flow, which then need not be read: of many it is not in a
+// cache.
+static __always_inline void record_flow(struct receive_counters *counts, struct place place, __u64 number,
+                                        bool in_order) {
     struct receive_flow *flow = &memory.flows[place.flow & (MAX_FLOWS - 1)];
     const __u32 generation = place.generation + 1;
 
+    if (!settings.flows.churn_interval) {
+        if (in_order || number >= flow->next)
+            flow->next = number + 1;
+        else
+            counts->reordered++;
+        return;
+    }
     if (!place.recent || generation < flow->generation)
         return;
     if (generation > flow->generation) {
@@ -129,9 +139,10 @@ static __always_inline bool record_sequence(struct receive_counters *counts, __u
         return true;
     }
     *seen = number;
-    if (number >= stream->next)
+    const bool in_order = number >= stream->next;
+    if (in_order)
         stream->next = number + 1;
-    record_flow(counts, place_of(counts, label, number), number);
+    record_flow(counts, place_of(counts, label, number), number, in_order);
     return true;
 }
 

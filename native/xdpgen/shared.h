@@ -196,7 +196,7 @@ struct receive_clock {
     __u32 error;        // the errno with which the driver last gave no stamp; 0: it gave 0
 };
 
-// A flow that was replaced is another one in the same place.
+// A flow that was replaced is another one in the same place. Where none is, only `next` is kept.
 struct receive_flow {
     __u64 next;       // one more than the highest number seen
     __u32 generation; // one more than how often it was replaced before the newest that was seen; 0: none was
