@@ -101,5 +101,6 @@ def test_a_row_has_what_was_lost_or_why_it_was_not_measured(tmp_path: Path, monk
     assert missing["dark_ms"].isna().all()
     assert why_null(missing, "dark_ms").str.contains("no such card").all()
     assert len(run.summary()[:3]) == 3
+    assert "to generic (native) 10 ms" in run.summary()[0]
     assert {drawn.name for drawn in run.draw_figures() if drawn.files} == {"dark", "bare", "held"}
     assert set(run.tables()) == {"outage", "missing"}

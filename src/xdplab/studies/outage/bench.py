@@ -112,10 +112,13 @@ class OutageBench:
 
     @contextmanager
     def _sending(self, point: OutagePoint) -> Iterator[Generator]:
-        """Each frame by itself: those of a batch would be lost together. The receiver gets none, but makes a veth take
-        live frames."""
+        """Each frame by itself: those of a batch would be lost together.
+
+        AF_XDP, because live frames are made within BPF: on a veth they kept the kernel's grace periods waiting, so that
+        a change of mode took ten times as long.
+        """
         settings = GeneratorSettings(
-            "live",
+            "afxdp",
             self.lab.tg_interface,
             cpus=self.lab.cpus().tg[:1],
             batch=1,

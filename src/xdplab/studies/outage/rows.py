@@ -135,17 +135,20 @@ def results(_plan: OutagePlan, table: pd.DataFrame) -> list[str]:
     if dark.empty:
         return []
     bare = bare[bare["event"].eq("switch")]
-    texts = [one_of_places({str(label): _dark(rows) for label, rows in dark.groupby("label", sort=False)})]
+    texts = [one_of_places({str(label): _dark(rows, table) for label, rows in dark.groupby("label", sort=False)})]
     if not bare.empty:
         each = {str(label): _bare(rows) for label, rows in bare.groupby("label", sort=False)}
         texts.append(f"while the mode changes, frames pass without a program: {one_of_places(each)}")
     return [sentence(text) for text in (*texts, _floor(table, held))]
 
 
-def _dark(rows: pd.DataFrame) -> str:
-    lossy = [row for row in rows.to_dict("records") if row["median"] > 0 and row["event"] != "control"]
+def _dark(rows: pd.DataFrame, table: pd.DataFrame) -> str:
+    """Name the changes that are darker than each control of the place."""
+    control = table[table["event"].eq("control") & table["label"].isin(rows["label"])]["dark_ms"]
+    floor = 0.0 if control.isna().all() else float(control.max())
+    lossy = [row for row in rows.to_dict("records") if row["median"] > floor]
     named = [f"{name_of(row['event'], row['mode'])} ({row['mode']}) {_text(row)} ms" for row in lossy]
-    return f"dark are {', '.join(named)}" if named else "no change loses a frame in most of its repetitions"
+    return f"dark are {', '.join(named)}" if named else "no change is darker than the controls"
 
 
 def _bare(rows: pd.DataFrame) -> str:
