@@ -73,6 +73,8 @@ def written(folder: Path, function: str) -> Path:
 def test_a_lab_is_required_and_the_smallest_run_still_has_intervals() -> None:
     with pytest.raises(LabError):
         gather(NeighbourRequest(places=("host",)))
+    with pytest.raises(UnsupportedError, match="instructions"):
+        gather(NeighbourRequest(places=("vm:6.12:count",)))
     assert smallest(NeighbourRequest()).repetitions >= 5
 
 

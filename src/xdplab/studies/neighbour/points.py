@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from xdplab.labs import require_name
+from xdplab.errors import UnsupportedError
+from xdplab.labs import counts, require_name
 from xdplab.lazy import lazy
 from xdplab.programs.spec import UserProgram
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, option
@@ -84,9 +85,12 @@ class NeighbourPoint(StudyPoint):
 
 
 def gather(request: NeighbourRequest) -> Gathered[NeighbourPoint]:
-    """Return every arm in every lab. Raises LabError for an invalid lab, ProgramError for a file that is no program."""
+    """Return every arm in every lab. Raises LabError for an invalid lab, UnsupportedError for one that counts,
+    ProgramError for a file that is no program."""
     for place in request.places:
         require_name(place)
+        if counts(place):
+            raise UnsupportedError(f"--place {place}: its clock shows instructions, and TCP needs time")
     files: dict[str, bytes] = {}
     if request.file is not None:
         program = UserProgram(request.file, action="pass")

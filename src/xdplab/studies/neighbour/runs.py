@@ -53,6 +53,8 @@ class NeighbourStudy(PlacedSession):
     def enter_block(self, trials: Sequence[StudyTrial[NeighbourPoint]]) -> None:
         name = trials[0].point.place
         lab = self._lab = self.stack.enter_context(free_lab(name))
+        if lab.clock != "time":
+            raise UnsupportedError(f"{name}: {lab.label}: TCP needs time", remedy="netns, vm:KERNEL:kvm, an inventory")
         require_tool(lab)
         self.tool = _xdpload(lab)
         await_nothing_attached(lab.dut, lab.dut_interface)
