@@ -85,7 +85,7 @@ STUDIES: dict[str, Verb] = {
         "NeighbourRequest",
         "What a program on a port costs TCP on that host.",
         "What a program on a port costs the host that goes on serving TCP through it: throughput, CPU time per "
-        "gigabyte and round trip, without a program, with XDP_PASS and with yours, in turns.",
+        "gigabyte and round trip, without a program, with XDP_PASS, with tcx and with yours, in turns.",
     ),
     "verifier": Verb("study_verifier", "verifier", "What time and memory the kernel's verifier takes."),
     "lines": Verb("study_verifier", "lines", "The verifier's work per source line or subprogram of your programs."),

@@ -16,7 +16,7 @@ from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, option
 programs = lazy("xdplab.programs.build")
 cache = lazy("xdplab.programs.program")
 
-NONE, PASS, YOURS = "no program", "XDP_PASS", "yours"
+NONE, PASS, TC_PASS, YOURS = "no program", "XDP_PASS", "pass", "yours"
 OBJECT = "programs/yours.bpf.o"
 """Where a run keeps the user's program."""
 
@@ -36,7 +36,9 @@ ARMS = {
     arm.name: arm
     for arm in (
         Arm(NONE, None),
-        *(Arm(program, mode) for program in (PASS, YOURS) for mode in ("native", "generic")),
+        *(Arm(PASS, mode) for mode in ("native", "generic")),
+        Arm(TC_PASS, "tcx"),
+        *(Arm(YOURS, mode) for mode in ("native", "generic")),
     )
 }
 """The arms in the order of tables and figures; the others are compared with the first."""

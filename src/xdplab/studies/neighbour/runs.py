@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from xdplab.deploy.native import build_tool
-from xdplab.deploy.xdp import XdpRequest, attach, await_nothing_attached, verify
+from xdplab.deploy.xdp import XdpRequest, attach, await_nothing_attached
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab
@@ -20,7 +20,6 @@ from xdplab.studies.guests import free_lab
 from xdplab.studies.neighbour.points import (
     ARMS,
     OBJECT,
-    PASS,
     YOURS,
     NeighbourPoint,
     NeighbourRequest,
@@ -84,15 +83,15 @@ class NeighbourStudy(PlacedSession):
         if arm.mode is None:
             yield
             return
-        built = build(UserProgram(str(_PASS if arm.program == PASS else self._yours), action="pass"), cache_directory())
+        file, section = (self._yours, "xdp") if arm.program == YOURS else (_PASS, "tc" if arm.mode == "tcx" else "xdp")
+        built = build(UserProgram(str(file), section, action="pass"), cache_directory())
         path = f"{lab.work_dir(lab.dut)}/{built.hash}.bpf.o"
         lab.dut.put(built.object, path)
         request = XdpRequest(path, lab.dut_interface, arm.mode, options=tuple(built.load_options))
         with attach(lab.dut, self.tool, request) as loader:
-            verify(lab.dut, lab.dut_interface, program_id=loader.loaded.program_id, mode=arm.mode)
+            facts.mode_obtained = loader.in_kernel(lab.dut).mode
             time.sleep(_SETTLE_S)
             yield
-            facts.mode_obtained = loader.attached.mode_obtained if loader.attached else None
             loader.detach()
 
 
