@@ -278,6 +278,7 @@ def test_in_a_fresh_root_it_is_green_from_nothing_and_red_with_the_cache(tmp_pat
         codes.append([one.returncode for one in done])
         for kept in CACHED:
             shutil.copytree(root / kept, cache / kept, symlinks=True, dirs_exist_ok=True)
+        shutil.rmtree(root)
         assert "/action/.venv" in workflow.left_out[0]
     assert codes == [[0, 0, 0], [0, 0, 1]]
     assert [wall_s < most_s for (wall_s, _), most_s in zip(used, (360, 90), strict=True)] == [True, True], used

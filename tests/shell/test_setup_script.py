@@ -32,6 +32,7 @@ FAKE_XDPLAB = '#!/bin/sh\necho "xdplab $*" >> "$LOG"\nexit 7\n'
 TABLE = (
     "command\tno-such-tool\trun\tdeb-tool\tubu-tool ubu-more\tfed-tool\twhy\n"
     "command\tno-such-dev\tdev\tdeb-dev\tubu-dev\tfed-dev\twhy\n"
+    "command\tno-such-vm\tvm\tdeb-vm\tubu-vm\tfed-vm\twhy\n"
     "command\tsh\trun\tdash\tdash\tdash\tthere\n"
 )
 
@@ -107,11 +108,17 @@ def test_stale_package_lists_are_refreshed(machine: Machine) -> None:
     assert not machine.policy.exists()
 
 
-def test_tests_need_more_and_an_installation_that_did_not_bring_it_is_no_success(machine: Machine) -> None:
-    done = machine.run("--dev")
-    assert machine.calls[0].endswith("install --no-install-recommends deb-dev deb-tool")
+@pytest.mark.parametrize(
+    ("option", "packages", "missing"),
+    [("--dev", "deb-dev deb-tool deb-vm", "deb-dev deb-vm"), ("--guests", "deb-tool deb-vm", "deb-vm")],
+)
+def test_tests_and_guests_need_more_and_an_installation_that_did_not_bring_it_is_no_success(
+    machine: Machine, option: str, packages: str, missing: str
+) -> None:
+    done = machine.run(option)
+    assert machine.calls[0].endswith(f"install --no-install-recommends {packages}")
     assert done.returncode == 1
-    assert "still missing after the installation: deb-dev" in done.stderr
+    assert f"still missing after the installation: {missing}" in done.stderr
 
 
 @pytest.mark.parametrize(
