@@ -15,7 +15,7 @@ from elftools.elf.elffile import ELFFile
 
 from xdplab.compiler import find_clang, run_tool
 from xdplab.programs.build import BuiltProgram, build, compile_command
-from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS, ProgramSpec, UserProgram
+from xdplab.programs.spec import ACCESSING, FORMS, MAP_TYPES, OPS, ProgramSpec, UserProgram
 from xdplab.resources import shipped
 from xdplab.studies.execution import benchmarks as microbench
 from xdplab.studies.execution.benchmarks import all_benchmarks
@@ -27,7 +27,7 @@ NOT_OURS = {".venv", "results", ".git"}
 BY_THEIR_STUDY = ("microbench", "offload")
 """Folders from whose definitions a study makes objects: `benchmarks` and `probes`."""
 
-KINDS = tuple((work, kind) for work in WORKLOADS for kind in (MAP_TYPES if work == "lookup" else (None,)))
+KINDS = tuple((work, kind) for work in ACCESSING for kind in (MAP_TYPES if work == "lookup" else (None,)))
 SAMPLE = (33,)
 EVERY_N = (1, 31, 32, 33, 100, 400, 1600)
 

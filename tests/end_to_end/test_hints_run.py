@@ -49,3 +49,19 @@ def test_a_users_program_with_hints_is_loaded_for_its_device_and_its_neighbour_i
     actions = hinted.loc["native", "actions_counted"].map(json.loads)
     assert actions["live"]["drop"] > 0 == actions["live"]["pass"]
     assert actions["afxdp"]["pass"] > 0 == actions["afxdp"]["drop"]
+
+
+def test_calls_of_kfuncs_are_counted_and_a_refusal_has_no_cost_of_an_answer(lab_name: str, tmp_path: Path) -> None:
+    """Of a frame that came as an skb a veth knows the hash, and no VLAN where the tag stayed in the frame."""
+    points = {"mode": "native", "workload": ["rx_hash", "rx_vlan_tag"], "accesses": [0, 100]}
+    run = run_of(lab_name, tmp_path, plan(json.dumps([{"points": points, "traffic": {"engine": "afxdp"}}])))
+    trials = trials_of(run)
+    assert set(trials["verdict"]) == {"valid"}, trials["reason"]
+    calling = trials[trials["accesses"] > 0].set_index("workload")
+    assert calling["hints_refused_percent"].to_dict() == {"rx_hash": 0.0, "rx_vlan_tag": 100.0}
+    assert calling["access_ns"].notna().to_dict() == {"rx_hash": True, "rx_vlan_tag": False}
+    assert "ENODATA" in json.loads(calling.loc["rx_vlan_tag", "null_reasons"])["access_ns"]
+    proofs = [json.loads(file.read_text()) for file in run.glob("programs/*/proof.json")]
+    assert sorted(one["kernel"][0] for one in proofs) == [0, 100, 100]
+    calls = {call for file in run.glob("programs/*/load.json") for call in json.loads(file.read_text())["calls"]}
+    assert {"veth_xdp_rx_hash", "veth_xdp_rx_vlan_tag"} <= calls

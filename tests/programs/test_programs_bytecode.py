@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from xdplab.errors import ProgramError
 from xdplab.programs.build import build
-from xdplab.programs.counting import AccessCounts, require_reflected, sample_frame
+from xdplab.programs.counting import FRAME_LENGTHS, AccessCounts, require_reflected, sample_frame
 from xdplab.programs.image import Image, Insn
 from xdplab.programs.machine import Interpreter, Map
 from xdplab.programs.proof import count_bytecode
-from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS, ProgramSpec
+from xdplab.programs.spec import ACCESSING, FORMS, HINTS, MAP_TYPES, OPS, ProgramSpec
 
 EVERY_N = (0, 1, 31, 32, 33, 100, 1600)
 KINDS = [
-    (workload, map_type) for workload in WORKLOADS for map_type in (MAP_TYPES if workload == "lookup" else (None,))
+    (workload, map_type) for workload in ACCESSING for map_type in (MAP_TYPES if workload == "lookup" else (None,))
 ]
 MOV, STORE, LOAD, EXIT = 0xB7, 0x7B, 0x79, 0x95
 
@@ -214,3 +214,20 @@ def test_forms_differ_in_code_and_not_in_count(cache):
     sizes = {form: len(build(ProgramSpec("array", 1600, form=form), cache).image.insns) for form in FORMS}
     assert sizes["loop"] < sizes["bounded"] < sizes["unrolled"]
     assert sizes["unrolled"] > 1600
+
+
+@pytest.mark.parametrize("hint", HINTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_the_bytecode_calls_its_kfunc_n_times(hint, form, cache):
+    for n in (1, 33, 100):
+        assert count_bytecode(build(ProgramSpec(hint, n, form=form), cache).image, ProgramSpec(hint, n)) == [
+            AccessCounts(0, 0, n)
+        ] * len(FRAME_LENGTHS)
+
+
+def test_a_call_of_another_kfunc_is_no_proof(cache):
+    other = build(ProgramSpec("rx_timestamp", 5), cache).image
+    with pytest.raises(ProgramError, match="calls bpf_xdp_metadata_rx_timestamp"):
+        count_bytecode(other, ProgramSpec("rx_hash", 5))
+    with pytest.raises(ProgramError, match="promises"):
+        count_bytecode(other, ProgramSpec("rx_timestamp", 4))

@@ -14,11 +14,11 @@ from xdplab.programs.onhost import calibrated_testrun, load_report
 from xdplab.programs.onhost import testrun as measure
 from xdplab.programs.program import cache_directory
 from xdplab.programs.proof import prove
-from xdplab.programs.spec import MAP_TYPES, OPS, WORKLOADS, ProgramSpec, UserProgram
+from xdplab.programs.spec import ACCESSING, MAP_TYPES, OPS, ProgramSpec, UserProgram
 from xdplab.studies.traffic.prepare import _load_and_prove
 
 pytestmark = pytest.mark.root
-KINDS = [(w, m) for w in WORKLOADS for m in (MAP_TYPES if w == "lookup" else (None,))]
+KINDS = [(w, m) for w in ACCESSING for m in (MAP_TYPES if w == "lookup" else (None,))]
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -127,7 +127,7 @@ def test_a_run_takes_20_ms(probe_ns, repeat):
 def test_an_n_too_large_for_the_verifier_is_told_with_the_largest_that_is_not(dut):
     """The largest N is measured there, from the verifier's instructions per access of two smaller programs."""
     spec = ProgramSpec("array", 250_000)
-    lab, tools = SimpleNamespace(dut=dut.host), SimpleNamespace(xdpload=dut.xdpload)
+    lab, tools = SimpleNamespace(dut=dut.host, dut_interface="lo"), SimpleNamespace(xdpload=dut.xdpload)
     with pytest.raises(ProgramError) as caught:
         _load_and_prove(lab, tools, build(spec, cache_directory()), dut.folder)
     assert caught.value.message.startswith(f"accesses: 250000 of {spec.name} are too many: ")

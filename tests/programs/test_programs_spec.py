@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from xdplab.errors import PlanError
 from xdplab.programs.source import map_contents, random_cycle, source, user_source, user_state
-from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, WORKLOADS, ProgramSpec, UserProgram
+from xdplab.programs.spec import ACCESSING, FORMS, MAP_TYPES, OPS, ProgramSpec, UserProgram
 
-KINDS = [(w, m) for w in WORKLOADS for m in (MAP_TYPES if w == "lookup" else (None,))]
+KINDS = [(w, m) for w in ACCESSING for m in (MAP_TYPES if w == "lookup" else (None,))]
 
 
 @st.composite
 def specs(draw: st.DrawFn) -> ProgramSpec:
-    workload = draw(st.sampled_from(WORKLOADS))
+    workload = draw(st.sampled_from(ACCESSING))
     return ProgramSpec(
         workload,
         draw(st.integers(0, 20000)),
@@ -43,6 +43,8 @@ def specs(draw: st.DrawFn) -> ProgramSpec:
         ({"workload": "packet", "working_set_bytes": 4096}, "working_set_bytes: workload packet has none"),
         ({"workload": "lookup", "working_set_bytes": 1001}, "working_set_bytes: 1001 is no multiple"),
         ({"workload": "lookup", "map_type": "queue"}, "map_type: 'queue' is none of percpu_array, array, hash"),
+        ({"workload": "rx_hash", "op": "write"}, "op: 'write': workload rx_hash only reads"),
+        ({"workload": "rx_hash", "working_set_bytes": 4096}, "working_set_bytes: .* has none"),
         ({"workload": "lookup", "entries": 0}, "entries: 0 is not a whole number from 1"),
         ({"workload": "lookup", "entries": 64, "working_set_bytes": 4096}, "working_set_bytes: .* has none"),
         ({"workload": "lookup", "map_type": "hash", "hit": 101}, "hit: 101"),
@@ -69,7 +71,7 @@ def test_a_users_program_needs_its_file_and_a_known_action(tmp_path):
 
 
 def test_without_accesses_all_workloads_are_one_program():
-    assert len({source(ProgramSpec(workload)) for workload in WORKLOADS}) == 1
+    assert len({source(ProgramSpec(workload)) for workload in ACCESSING}) == 1
 
 
 @given(specs())

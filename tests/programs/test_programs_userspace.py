@@ -13,10 +13,10 @@ from xdplab.plan.maps import IN_USER_SPACE
 from xdplab.programs.counting import AccessCounts, sample_frame
 from xdplab.programs.proof import prove_user
 from xdplab.programs.source import HEADER_BYTES, user_source, user_state
-from xdplab.programs.spec import OPS, WORKLOADS, ProgramSpec
+from xdplab.programs.spec import ACCESSING, OPS, ProgramSpec
 from xdplab.programs.userspace import compile_user, count_natively
 
-KINDS = [(w, m) for w in WORKLOADS for m in (IN_USER_SPACE if w == "lookup" else (None,))]
+KINDS = [(w, m) for w in ACCESSING for m in (IN_USER_SPACE if w == "lookup" else (None,))]
 PER_ACCESS = {
     "array": ((1, 0), (0, 1)),
     "packet": ((1, 0), (1, 1)),

@@ -5,6 +5,7 @@ A value that cannot be computed is null, and ``null_reasons`` says why.
 
 from __future__ import annotations
 
+import errno
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -78,6 +79,7 @@ def access_ns(trial: WithBaselines) -> float:
     if number(row, "accesses") == 0:
         raise Absent("N = 0 is the baseline itself")
     _require_valid(row)
+    _require_answers(row)
     _require_full_load(row)
     if not _costs_show(row):
         raise Absent(_limited(row, "the rate does not show the accesses' cost"))
@@ -88,6 +90,14 @@ def access_ns(trial: WithBaselines) -> float:
     with_work, zeros = _known_cpu_ns(row), [cpu_ns(base) for base in shown]
     without_work = [zero for zero in zeros if zero is not None]
     return with_work - sum(without_work) / len(without_work) if without_work else with_work
+
+
+def _require_answers(row: Row) -> None:
+    """A kfunc that its driver refuses costs less than one that it answers."""
+    own = json.loads(text(row, "metrics") or "{}")
+    if refused := own.get("hints_refused_percent"):
+        name = errno.errorcode.get(round(own["hints_errno"]), "an error")
+        raise Absent(f"the driver refused {refused:.3g} % of the calls ({name}): this is no cost of its answer")
 
 
 def testrun_ns(trial: WithBaselines) -> float:

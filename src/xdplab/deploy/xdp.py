@@ -261,9 +261,9 @@ class XdpLoader(ToolSession):
         if self.request.entries or "--map" in self.request.options:
             self.ask("fill", "filled")
 
-    def count(self) -> int:
-        """Return the accesses a counting build has made since the last `reset`."""
-        return int(self.ask("count", "count")["value"])
+    def count(self, table: str = "") -> list[int]:
+        """Return the accesses a counting build has made since the last `reset`, or the sums of a map's values."""
+        return list(self.ask(f"count {table}".strip(), "count")["values"])
 
     def reset(self) -> None:
         """Zero the counting build's map."""

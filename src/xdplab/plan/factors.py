@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
@@ -27,6 +27,9 @@ Mode = Literal["native", "generic", "offload", "tcx", "tc", "af_xdp"]
 TC_MODES = ("tcx", "tc")
 """Where programs see the kernel's packets, behind XDP."""
 Arrangement = Literal["shared", "split", "hosts"]
+Hint = Literal["rx_hash", "rx_timestamp", "rx_vlan_tag"]
+HINTS: tuple[Hint, ...] = get_args(Hint)
+Workload = Literal["array", "packet", "chase", "lookup", Hint]
 MapType = Literal["percpu_array", "array", "hash", "percpu_hash", "lru_hash", "lpm_trie", "lpm_trie_v6", "hash_of_maps"]
 Action = Literal["tx", "drop", "pass", "redirect", "mixed"]
 FrameBytes = Annotated[int, Field(ge=64, le=9216)]
@@ -402,7 +405,7 @@ FACTORS: tuple[Factor, ...] = (
     Factor("working_set_bytes", "program", "points", Annotated[int, Field(ge=16, le=1 << 30)], 32768,
            "bytes the accesses walk through", dtype="int",
            shown=Labels(title="working set", short=_bytes, full=lambda v: f"{_bytes(v)} working set", caption="always"),
-           form=Form(applies=lambda values: values["workload"] not in (None, "packet") and not values.get("entries"))),
+           form=Form(applies=lambda of: of["workload"] in ("array", "chase", "lookup") and not of.get("entries"))),
     Factor("accesses", "program", "points", Annotated[int, Field(ge=0, le=1_000_000)], 0,
            "N, memory accesses per packet, proved; null for a user's program", dtype="int",
            shown=Labels(title="accesses N", full="N = {}".format, caption="always")),
@@ -420,8 +423,9 @@ FACTORS: tuple[Factor, ...] = (
            "af_xdp only: copy or zerocopy, as requested and obtained",
            shown=Labels(title="AF_XDP bind", full="AF_XDP {}".format),
            form=Form(applies=lambda values: values["mode"] == "af_xdp")),
-    Factor("workload", "program", "points", Literal["array", "packet", "chase", "lookup"], "array",
-           "array, packet, chase, lookup; null for a user's program",
+    Factor("workload", "program", "points", Workload, "array",
+           "array, packet, chase, lookup; rx_hash, rx_timestamp, rx_vlan_tag: calls of this kfunc of the driver; null "
+           "for a user's program",
            shown=Labels(caption="own")),
     Factor("op", "program", "points", Literal["read", "write"], "read", "read or write",
            shown=Labels(caption="own")),

@@ -30,7 +30,7 @@ from pydantic import (
 from xdplab.compiler import placed
 from xdplab.errors import PlanError
 from xdplab.lazy import lazy
-from xdplab.plan.factors import PATHS, TC_MODES, Factor, Where, in_plan, of_program
+from xdplab.plan.factors import HINTS, PATHS, TC_MODES, Factor, Where, in_plan, of_program
 from xdplab.plan.maps import IN_USER_SPACE, why_no_lookup
 from xdplab.trust import read_source
 from xdplab.yaml_file import composed, read_yaml, yaml_words
@@ -206,6 +206,16 @@ class Block(_given("block", _one)):  # type: ignore[misc]
             raise ValueError("tx_stamp: device needs `rx_stamp: device`: a latency between two clocks would not hold")
         if "none" in traffic.stamp:
             raise ValueError("tx_stamp: device needs stamped frames: `stamp` is none")
+        return self
+
+    @model_validator(mode="after")
+    def _hints(self) -> Block:
+        """Calls of a driver's kfuncs that no program makes are refused."""
+        if hint := next((name for name in self.points.workload if name in HINTS), None):
+            if other := next((mode for mode in self.points.mode if mode in ("af_xdp", *TC_MODES)), None):
+                raise ValueError(f"workload: {hint}: mode {other} has no kfuncs of a driver; native has")
+            if "write" in self.points.op:
+                raise ValueError(f"op: workload {hint} only reads")
         return self
 
     @model_validator(mode="after")

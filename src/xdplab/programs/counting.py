@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from xdplab.errors import ProgramError
 from xdplab.programs.source import HEADER_BYTES, random_cycle
-from xdplab.programs.spec import SLOT_BYTES, WORD_BYTES, ProgramSpec
+from xdplab.programs.spec import HINTS, SLOT_BYTES, WORD_BYTES, ProgramSpec
 
 ETHERNET_BYTES = 14
 XDP_TX, XDP_REDIRECT, TC_ACT_REDIRECT = 3, 4, 7
@@ -30,7 +30,7 @@ FIRST_BUFFER = 3520
 Access = tuple[int, int, bool]
 """Offset, size in bytes, whether it is a store."""
 
-# Loads and stores of one access, and calls of map_lookup_elem in the kernel.
+# Loads and stores of one access, and calls of map_lookup_elem or of a kfunc in the kernel.
 _PER_ACCESS = {
     ("array", "read"): (1, 0, 0),
     ("array", "write"): (0, 1, 0),
@@ -40,12 +40,13 @@ _PER_ACCESS = {
     ("chase", "write"): (1, 1, 0),
     ("lookup", "read"): (1, 0, 1),
     ("lookup", "write"): (0, 1, 1),
+    **{(hint, "read"): (0, 0, 1) for hint in HINTS},
 }
 
 
 @dataclass(frozen=True)
 class AccessCounts:
-    """Loads and stores in the working set, and lookups; null if they cannot be told apart."""
+    """Loads and stores in the working set, and lookups, or kfuncs called; null if they cannot be told apart."""
 
     loads: int
     stores: int

@@ -20,7 +20,7 @@ from xdplab.hosts.tool import PROGRAM_REFUSALS, Message, ToolSession
 from xdplab.plan.factors import FCS_BYTES
 from xdplab.programs.build import BuiltProgram, compile_command
 from xdplab.programs.counting import SEVERAL_BUFFERS, VERDICTS
-from xdplab.programs.image import Insn, decode
+from xdplab.programs.image import KFUNC_CALL, Insn, decode
 from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.programs.steps import disassemble_xlated
 
@@ -139,7 +139,7 @@ def count_in_kernel(host: Host, xdpload: str, built: BuiltProgram, folder: str) 
         for size in _counted_bytes(built.program):
             session.ask("reset", "reset")
             session.ask(f"testrun {size} 1 1", "testrun")
-            counts.append(int(session.ask("count", "count")["value"]))
+            counts.append(int(session.ask("count", "count")["values"][0]))
     return counts
 
 
@@ -148,10 +148,10 @@ def _counted_bytes(program: ProgramSpec | UserProgram) -> tuple[int, ...]:
     return (64, 64, 1518, SEVERAL_BUFFERS + FCS_BYTES) if several else (64, 64, 1518)
 
 
-def verified_to_count(host: Host, xdpload: str, built: BuiltProgram, folder: str) -> int | None:
+def verified_to_count(host: Host, xdpload: str, built: BuiltProgram, folder: str, interface: str) -> int | None:
     """Return how many instructions the verifier processes of the counting build, the largest of a program's builds."""
     _add_counting_build(built)
-    with loaded(host, xdpload, built, folder, name=COUNTING) as (report, _):
+    with loaded(host, xdpload, built, folder, name=COUNTING, interface=interface) as (report, _):
         verified: int | None = report["verified_insns"]
         return verified
 
@@ -223,7 +223,7 @@ def _report(
 
 
 def _is_helper_call(insn: Insn) -> bool:
-    return insn.code == _HELPER_CALL and insn.src == 0
+    return insn.code == _HELPER_CALL and insn.src in (0, KFUNC_CALL)
 
 
 def _kernel_functions(host: Host, insns: Sequence[Insn]) -> dict[int, str] | None:
@@ -234,7 +234,7 @@ def _kernel_functions(host: Host, insns: Sequence[Insn]) -> dict[int, str] | Non
     wanted = {insn.imm for insn in insns if _is_helper_call(insn)}
     if not wanted:
         return {}
-    pattern = " (__bpf_call_base|bpf_[a-z0-9_]+|[a-z0-9_]*lookup_elem)$"
+    pattern = " (__bpf_call_base|bpf_[a-z0-9_]+|[a-z0-9_]*lookup_elem|[a-z0-9_]*_xdp_rx_[a-z_]+)$"
     lines = host.run(["grep", "-E", pattern, "/proc/kallsyms"], check=False).text.splitlines()
     addresses = {name: int(address, 16) for address, _, name in (line.split()[:3] for line in lines)}
     base = addresses.get("__bpf_call_base", 0)

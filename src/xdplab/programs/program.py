@@ -78,7 +78,9 @@ class Program:
         count = "N not proved (a user's program)"
         if self.proof is not None:
             one = self.proof.bytecode[0]
-            seen = f"{one.loads} loads, {one.stores} stores" + (f", {one.lookups} lookups" if one.lookups else "")
+            seen = f"{one.loads} loads, {one.stores} stores" + (
+                f", {one.lookups} {'calls' if self.built.image.reads_metadata else 'lookups'}" if one.lookups else ""
+            )
             count = f"N = {self.proof.accesses} proved: {seen} per packet"
         return f"{self.name}: {count}; {len(self.built.image.insns)} instructions; {self.built.hash}"
 

@@ -34,11 +34,12 @@ from xdplab.programs.counting import (
     sample_frame,
     seen,
 )
-from xdplab.programs.image import Image
+from xdplab.programs.image import METADATA, Image
 from xdplab.programs.machine import Interpreter, Map
 from xdplab.programs.onhost import count_in_kernel
 from xdplab.programs.source import GROUP, PREFIXES, map_contents
 from xdplab.programs.spec import WORD_BYTES, ProgramSpec, UserProgram
+from xdplab.programs.work import kernel_calls
 from xdplab.text import many
 
 _WHERE = "bytecode"
@@ -72,6 +73,9 @@ def count_bytecode(image: Image, spec: ProgramSpec, lengths: Sequence[int] = ())
         results.append(counts)
     if spec.workload == "chase":
         require_cycle(spec, walked, _WHERE)
+    wrong = {image.references[at].symbol for at in machine.kfuncs} - {METADATA + spec.workload}
+    if wrong:
+        raise ProgramError(f"{_WHERE}: {spec.name} calls {wrong.pop()}")
     return results
 
 
@@ -109,6 +113,8 @@ def _places(keys: bytes, size: int, part: tuple[int, int | None] = (0, None), at
 
 
 def _lookups(machine: Interpreter) -> int:
+    if machine.kfuncs:
+        return machine.kfuncs.total()
     table = machine.maps.get("table")  # finding the state of `array` and `chase` is bookkeeping
     return table.lookups + sum(one.lookups for one in table.inner) if table else 0
 
@@ -136,7 +142,8 @@ _NATIVE_PACKETS = 3
 class Proof:
     """The counts of each method, one entry per packet; null if that method was not asked for.
 
-    ``bytecode``: the object's instructions, executed. ``kernel``: a counting build, run by BPF_PROG_TEST_RUN.
+    ``bytecode``: the object's instructions, executed. ``kernel``: a counting build, run by BPF_PROG_TEST_RUN; of calls
+    of a driver's kfuncs, which take no test frames, the kernel's image, executed.
     ``user``: the machine code of the user-space twin, executed by an emulator. ``user_native``: a counting build of it,
     run by this machine. All of them must equal ``accesses``; otherwise there is no Proof.
     """
@@ -146,6 +153,7 @@ class Proof:
     bytecode: tuple[AccessCounts, ...]
     kernel: tuple[int, ...] | None = None
     kernel_host: str | None = None
+    kernel_way: str = "a counting build"
     user: tuple[AccessCounts, ...] | None = None
     user_native: int | None = None
     user_compiler: str | None = None
@@ -155,7 +163,7 @@ class Proof:
         """What was looked at."""
         ways = {
             "bytecode, executed instruction by instruction": self.bytecode,
-            f"kernel of {self.kernel_host}, by a counting build": self.kernel,
+            f"kernel of {self.kernel_host}, by {self.kernel_way}": self.kernel,
             "machine code of the user-space twin, executed by an emulator": self.user,
             "counting build of that twin, run here": self.user_native,
         }
@@ -182,12 +190,13 @@ def prove(
 ) -> Proof:
     """Prove the access count by bytecode; with a host (and xdpload's path and a folder there) also in its kernel.
 
-    ``user`` proves the user-space twin too, as this machine's ``cc`` compiles it. Raises ProgramError if any of them
-    disagrees. The result is kept as ``proof.json`` in the program's directory.
+    ``user`` proves the user-space twin too, if it has one, as this machine's ``cc`` compiles it. Raises ProgramError if
+    any of them disagrees. The result is kept as ``proof.json`` in the program's directory.
     """
     spec = built.program
     if isinstance(spec, UserProgram):
         raise ProgramError(f"{spec.name} is a user's own program: its number of accesses is not known")
+    user = user and spec.in_user_space
     bytecode = tuple(count_bytecode(built.image, spec))
     kernel = _in_kernel(built, spec, host, xdpload, folder) if host else None
     twin, native = _in_user_space(built, spec) if user else (None, None)
@@ -197,6 +206,7 @@ def prove(
         bytecode=bytecode,
         kernel=kernel,
         kernel_host=host.name if host else None,
+        kernel_way="its image, executed" if built.image.reads_metadata else Proof.kernel_way,
         user=twin,
         user_native=native,
         user_compiler=compiler_version("cc") if user else None,
@@ -216,6 +226,10 @@ def _in_kernel(
     if xdpload is None or folder is None:
         raise ProgramError("a proof in a host's kernel needs xdpload's path and a folder on that host")
     where = f"the kernel of {host.name}"
+    if built.image.reads_metadata:
+        calls = kernel_calls(built)
+        require_count(spec, [calls], where)
+        return (calls,)
     both = count_in_kernel(host, xdpload, built, folder)
     counts = [value & LOOKUPS for value in both]
     require_count(spec, counts, where)

@@ -67,6 +67,7 @@ def _render(template: str, spec: ProgramSpec, **more: object) -> str:
         .render(
             spec.canonical() | {"entries": entries, "block": spec.block},
             workload=spec.kernel,
+            workload_name=spec.workload,
             section=spec.section,
             out_port=OUT_PORT if spec.action == "redirect" else None,
             has_state=spec.has_state,
@@ -144,6 +145,8 @@ def _words(spec: ProgramSpec) -> Words:
 
 
 def _state(spec: ProgramSpec) -> bytes:
+    if spec.kernel == "metadata":
+        return bytes(HEADER_BYTES)
     if spec.kernel == "chase":
         slots = np.zeros(((spec.working_set_bytes or 0) // SLOT_BYTES, SLOT_BYTES // WORD_BYTES), np.uint64)
         slots[:, 0] = random_cycle(len(slots))

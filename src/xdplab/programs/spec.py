@@ -17,7 +17,10 @@ else:
     compiler = lazy("xdplab.compiler")
     factors, maps = lazy("xdplab.plan.factors"), lazy("xdplab.plan.maps")
 
-WORKLOADS = ("array", "packet", "chase", "lookup")
+ACCESSING = ("array", "packet", "chase", "lookup")
+HINTS = ("rx_hash", "rx_timestamp", "rx_vlan_tag")
+"""Workloads whose access is a call of this kfunc (bpf_xdp_metadata_…): of the driver, which may refuse."""
+WORKLOADS = ACCESSING + HINTS
 OPS = ("read", "write")
 FORMS = ("bounded", "loop", "unrolled")
 MAP_TYPES = ("percpu_array", "array", "hash", "percpu_hash", "lru_hash", "lpm_trie", "lpm_trie_v6", "hash_of_maps")
@@ -68,9 +71,12 @@ class ProgramSpec:
             _one_of(name, getattr(self, name), allowed)
         if not _is_whole(self.accesses) or not 0 <= self.accesses <= _MAX_ACCESSES:
             raise PlanError(f"accesses: {self.accesses!r} is not a whole number from 0 to {_MAX_ACCESSES}")
+        if self.workload in HINTS and self.op != "read":
+            raise PlanError(f"op: {self.op!r}: workload {self.workload} only reads")
         is_lookup = self.workload == "lookup"
         self._settle("entries", is_lookup, None)
-        self._settle("working_set_bytes", self.workload != "packet" and self.entries is None, DEFAULT_WORKING_SET_BYTES)
+        has_set = self.workload in ("array", "chase", "lookup") and self.entries is None
+        self._settle("working_set_bytes", has_set, DEFAULT_WORKING_SET_BYTES)
         self._settle("map_type", is_lookup, MAP_TYPES[0])
         self._settle("hit", is_lookup, 100)
         self._check_working_set()
@@ -139,7 +145,7 @@ class ProgramSpec:
     @property
     def in_user_space(self) -> bool:
         """Whether its workload has a twin there."""
-        return self.workload != "lookup" or (self.map_type in maps.IN_USER_SPACE and not self.misses)
+        return self.workload in ACCESSING[:3] or (self.map_type in maps.IN_USER_SPACE and not self.misses)
 
     @property
     def section(self) -> str:
@@ -148,12 +154,13 @@ class ProgramSpec:
     @property
     def kernel(self) -> str:
         """The template that makes it: without accesses every workload is the baseline."""
-        return self.workload if self.accesses else "baseline"
+        name = "metadata" if self.workload in HINTS else self.workload
+        return name if self.accesses else "baseline"
 
     @property
     def has_state(self) -> bool:
         """Whether it continues where the last packet stopped."""
-        return self.kernel in ("array", "chase", "lookup")
+        return self.kernel not in ("baseline", "packet")
 
     def canonical(self) -> dict[str, Any]:
         """Return every field, in a fixed order."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from xdplab.errors import ProgramError
-from xdplab.programs.image import Image, Insn
+from xdplab.programs.image import KFUNC_CALL, Image, Insn
 
 M64 = (1 << 64) - 1
 M32 = (1 << 32) - 1
@@ -32,6 +32,8 @@ class InterpreterState(Protocol):
     def address_of(self, image: Image, at: int) -> int: ...
 
     def call_helper(self, number: int, registers: Registers) -> None: ...
+
+    def call_kfunc(self, at: int, registers: Registers) -> int: ...
 
     def enter(self, target: int, back: int, registers: Registers) -> int: ...
 
@@ -232,6 +234,8 @@ def _call(machine: InterpreterState, at: int, insn: Insn) -> Step:
     if insn.src == 1:  # a subprogram
         target = at + 1 + insn.imm
         return lambda r: machine.enter(target, at + 1, r)
+    if insn.src == KFUNC_CALL:
+        return lambda r: machine.call_kfunc(at, r)
     if insn.src != 0:
         return _unknown(at, insn)
 

@@ -77,7 +77,7 @@ def kernel_work(built: BuiltProgram, *, jit: bool, machine: str) -> AccessWork:
         run = kernel.run(sample_frame(_FRAME_BYTES))
     except ProgramError as error:
         return AccessWork(missing=f"the kernel's image could not be executed: {error.message}")
-    if kernel.helpers:
+    if kernel.helpers or kernel.kfuncs:
         return AccessWork(missing="each access calls a function of the kernel, whose own loads are not the program's")
     if run.verdict != XDP_TX:
         return AccessWork(missing=f"the kernel's image returned {run.verdict}: not every access was made")
@@ -85,6 +85,13 @@ def kernel_work(built: BuiltProgram, *, jit: bool, machine: str) -> AccessWork:
     if spec.workload == "chase" and machine == "x86_64":
         chain = chain_of(_disassembled((built.directory / "jited.bin").read_bytes()))
     return work_of(spec, kernel.touched(), chain)
+
+
+def kernel_calls(built: BuiltProgram) -> int:
+    """Return the calls of kfuncs that the kernel's image, which `load_report` left, makes for a packet."""
+    kernel = _Rewritten(decode((built.directory / "xlated.bin").read_bytes()), "")
+    kernel.run(sample_frame(_FRAME_BYTES))
+    return kernel.kfuncs.total()
 
 
 class _Rewritten(Interpreter):

@@ -25,6 +25,15 @@ class Missing:
 
 
 @dataclass(frozen=True)
+class HintCounts:
+    """Packets of a program that calls a kfunc; calls of it that the driver ``refused``, and the sum of their errnos."""
+
+    packets: int
+    refused: int
+    errors: int
+
+
+@dataclass(frozen=True)
 class Limit:
     """A rate (bits or frames per second), or None with the reason."""
 
@@ -172,6 +181,7 @@ class CountedFacts:
     decided: Decided | Missing | None = None
     harness: HarnessPieces | Missing | None = None
     sliced: Missing | None = None
+    hints: HintCounts | None = None
 
 
 @dataclass

@@ -225,4 +225,4 @@ def test_maps_pinned_by_name_begin_empty_unless_they_are_kept(folder: Path) -> N
     )
     done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, check=True, timeout=60)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [one["value"] for one in answers if one["type"] == "count"] == [1, 1, 1, 2, 1]
+    assert [one["values"][0] for one in answers if one["type"] == "count"] == [1, 1, 1, 2, 1]

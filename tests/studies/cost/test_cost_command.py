@@ -27,7 +27,7 @@ from xdplab.errors import HostError, PlanError
 from xdplab.hosts import Result
 from xdplab.labs.vm import kernels
 from xdplab.labs.vm.console import ConsoleGuest
-from xdplab.programs.spec import WORKLOADS
+from xdplab.programs.spec import ACCESSING
 from xdplab.resources import shipped
 from xdplab.studies import kinds
 from xdplab.studies.cost.counted import DRIVEN, measurement_in
@@ -60,7 +60,7 @@ SIZES = (0, 1, 10, 320, 640, 1600)
 
 @pytest.fixture(scope="module")
 def workloads(tmp_path_factory: pytest.TempPathFactory) -> Run[Any]:
-    words = [f"{name}:{n}" for name in WORKLOADS for n in SIZES]
+    words = [f"{name}:{n}" for name in ACCESSING for n in SIZES]
     return _counted(tmp_path_factory.mktemp("cost"), *words, "--mode", "test_run")
 
 
@@ -132,7 +132,7 @@ def test_each_program_costs_what_an_interpreter_of_its_machine_code_executes(wor
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("workload", ACCESSING)
 def test_an_access_more_costs_the_loops_body_however_many_there_are(workload: str, workloads: Run[Any]) -> None:
     rows = workloads.rows()
     few, some, many = (_exact(rows, "program", program=f"{workload}:{n}") for n in SIZES[-3:])

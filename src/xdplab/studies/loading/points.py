@@ -8,7 +8,7 @@ from typing import Literal
 
 from xdplab.errors import PlanError
 from xdplab.labs.base import HOST, MITIGATED
-from xdplab.programs.spec import FORMS, WORKLOADS
+from xdplab.programs.spec import ACCESSING, FORMS
 from xdplab.studies.guests import compiler_of, module_refusal, require_places
 from xdplab.studies.places import is_foreign, require_rights
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, StudyTrial, option
@@ -41,7 +41,7 @@ class LoadingRequest(StudyRequest):
     places: tuple[str, ...] = option(
         DEFAULT_PLACES, f"{', '.join(DEFAULT_PLACES)} by default; uml, vm:6.1@arm64 …", "--place"
     )
-    workload: str = option("array", "", choices=WORKLOADS)
+    workload: str = option("array", "", choices=ACCESSING)
     forms: tuple[str, ...] = option(("bounded", "unrolled"), "bounded and unrolled.", "--form", choices=FORMS)
     accesses: tuple[int, ...] = option(ACCESSES, f"{','.join(map(str, ACCESSES))}.", listed=True, metavar="N,N,…")
 
@@ -169,8 +169,8 @@ _LEFT_OUT = {
 
 
 def _require(request: LoadingRequest) -> None:
-    if request.workload not in WORKLOADS:
-        raise PlanError(f"--workload: {request.workload!r} is none of {', '.join(WORKLOADS)}")
+    if request.workload not in ACCESSING:
+        raise PlanError(f"--workload: {request.workload!r} is none of {', '.join(ACCESSING)}")
     for form in request.forms:
         if form not in FORMS:
             raise PlanError(f"--form: {form!r} is none of {', '.join(FORMS)}")

@@ -21,7 +21,7 @@ from xdplab.hosts.tool import ANSWER_S
 from xdplab.plan.points import SLICES_S
 from xdplab.programs.onhost import calibrated_testrun
 from xdplab.studies.test_frames import TestFrames
-from xdplab.studies.trial_facts import Missing, TestRuns
+from xdplab.studies.trial_facts import HintCounts, Missing, TestRuns
 
 # Many short test runs in each trial: the minimum is free of other work. With 2 ms each, the minimum was the same within
 # 0.5 % and spread as much.
@@ -165,6 +165,11 @@ class KernelSide:
 
     def require(self) -> None:
         self._verify()  # xdpload's link holds the program: when xdpload has ended, no program is attached
+
+    def hints(self) -> HintCounts:
+        """Return what a generated program counted of its driver's answers."""
+        packets, refused, errors, *_ = self._loader.count("working_set")
+        return HintCounts(packets, refused, errors)
 
     def fill(self) -> None:
         """Put the plan's entries into the maps, whose devices may be made by the plan's commands."""

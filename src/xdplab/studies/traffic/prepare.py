@@ -185,7 +185,8 @@ def _load_and_prove(lab: Lab, tools: Tools, built: BuiltProgram, folder: str) ->
         if not isinstance(spec, ProgramSpec) or spec.accesses <= max(PROBES) or "too large" not in error.message:
             raise
         smaller = [build(replace(spec, accesses=n), cache_directory()) for n in PROBES]
-        first, second = (verified_to_count(lab.dut, tools.xdpload, one, f"{folder}-probe") for one in smaller)
+        on = f"{folder}-probe", lab.dut_interface
+        first, second = (verified_to_count(lab.dut, tools.xdpload, one, *on) for one in smaller)
         if first is None or second is None:
             raise
         an_access = (second - first) / (PROBES[1] - PROBES[0])

@@ -21,6 +21,7 @@ from xdplab.deploy.device import reread
 from xdplab.deploy.xdp import Decided, XdpRequest
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.plan import Point, Trial
+from xdplab.plan.factors import HINTS
 from xdplab.plan.points import SLICES, SLICES_S
 from xdplab.programs.image import KEPT_NAME
 from xdplab.programs.work import AccessWork
@@ -191,6 +192,9 @@ class Phases:
         """Run the attached program on test frames in the kernel, without traffic."""
         self._side.require()
         self._facts.testrun = self._side.testrun(_test_frames(self._context, self._trial))
+        if self._point.program.workload in HINTS and self._point.program.accesses:
+            assert isinstance(self._side, KernelSide)  # a plan has no other
+            self._facts.hints = self._side.hints()
 
     def detach(self) -> None:
         """Take the program off; the generator stays for the next trial if it can."""

@@ -208,6 +208,10 @@ def _clock_from(t: TrialSource) -> str:
 
 def _own_metrics(t: TrialSource) -> str:
     numbers = metrics(t.readings)
+    if t.facts.hints:
+        calls, refused = t.facts.hints.packets * t.row["accesses"], t.facts.hints.refused
+        numbers |= {"hints_refused_percent": 100 * refused / calls} if calls else {}
+        numbers |= {"hints_errno": t.facts.hints.errors / refused} if refused else {}
     if not numbers:
         raise Absent("the plan has no metrics of its own")
     return json.dumps({name: None if isinstance(number, Absent) else number for name, number in numbers.items()})
