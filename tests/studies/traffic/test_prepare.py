@@ -77,11 +77,11 @@ def test_labs_that_prepare_a_program_at_once_do_not_read_each_others_images(
     a kernel without a JIT had the machine code of another one in its run."""
     monkeypatch.setattr(prepare, "cache_directory", lambda: tmp_path / "cache")
     host = SimpleNamespace(run=lambda argv: SimpleNamespace(text="x86_64\n"), put=lambda *_: None)
-    lab: Any = SimpleNamespace(dut=host, tg=host, work_dir=lambda _: "/w")
+    lab: Any = SimpleNamespace(dut=host, dut_interface="dut0", tg=host, work_dir=lambda _: "/w")
     cache = build(ProgramSpec(accesses=1), tmp_path / "cache").directory
     (cache / "jited.bin").write_bytes(b"of another kernel")
 
-    def loaded(host: object, xdpload: str, built: BuiltProgram, folder: str) -> SimpleNamespace:
+    def loaded(host: object, xdpload: str, built: BuiltProgram, folder: str, interface: str) -> SimpleNamespace:
         built.add("xlated.bin", b"mine")
         (cache / "xlated.bin").write_bytes(b"of another kernel")
         return SimpleNamespace(jit=True)
