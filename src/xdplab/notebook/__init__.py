@@ -356,7 +356,7 @@ def _definition(program: Program) -> dict[str, Any]:
     spec = program.spec
     values = {key: value for key, value in spec.canonical().items() if value not in (None, (), {})}
     if isinstance(spec, ProgramSpec):
-        return {key: value for key, value in values.items() if key != "action"}  # the traffic's directions decide it
+        return {key: value for key, value in values.items() if key not in ("action", "hook")}  # others decide these
     files = {key: str(Path(values[key]).resolve()) for key in PATHS if key in values}
     return {"program": {**values, **files, "setup": [list(argv) for argv in spec.setup]}}
 

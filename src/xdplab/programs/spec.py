@@ -230,8 +230,8 @@ class UserProgram:
         return
 
     def canonical(self) -> dict[str, Any]:
-        """Return every field, in a fixed order."""
-        return asdict(self)
+        """Return the fields that a plan writes, in a fixed order; a point's mode decides the hook."""
+        return {name: value for name, value in asdict(self).items() if name != "hook"}
 
 
 def program_of(program: ProgramFactors) -> ProgramSpec | UserProgram:
