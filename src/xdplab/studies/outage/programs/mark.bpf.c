@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes its number into the last byte of a frame's source MAC, which is 0 as it is sent, and lets the frame pass: so
-// the listener sees of each frame which program, or none, has had it.
+// Writes its number into the last byte of a frame's source MAC, which is 0 as it is sent, and lets the frame
+// pass: so the listener sees of each frame which program, or none, has had it.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 
