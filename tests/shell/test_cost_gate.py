@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
@@ -36,7 +37,7 @@ FAKE_XDPLAB = """#!/bin/sh
 echo "$*" >>"$LOG"
 case $1 in cost) while [ "$1" != --out ]; do shift; done; mkdir -p "$2/run" && touch "$2/run/journal.jsonl"
     cat "$ANSWER"; exit "$CODE" ;;
-report) touch "$4" ;; esac
+report) touch "$4"; exit "${REPORT:-0}" ;; esac
 """
 
 
@@ -58,7 +59,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def pull_request(folder: Path, program: str) -> tuple[Path, str]:
-    """Return a shallow checkout whose newest commit has ``program``, and the commit that it is compared with."""
+    """Return a shallow checkout whose newest commit has ``program``, and the commit before, upstream's branch base."""
     upstream = folder / "upstream"
     for text in (PROGRAM, program):
         upstream.mkdir(parents=True, exist_ok=True)
@@ -66,12 +67,13 @@ def pull_request(folder: Path, program: str) -> tuple[Path, str]:
         (upstream / "mine.bpf.c").write_text(text)
         git(upstream, "add", ".")
         git(upstream, "commit", "-q", "--allow-empty", "-m", "x")
+    git(upstream, "branch", "base", "HEAD~1")
     git(folder, "clone", "-q", "--depth=1", f"file://{upstream}", "work")
     return folder / "work", git(upstream, "rev-parse", "HEAD~1")
 
 
 class Comments(BaseHTTPRequestHandler):
-    """A pull request's comments, as GitHub and GitLab serve them."""
+    """A pull request's comments, as GitHub and GitLab serve them: at most 100 in a page."""
 
     kept: dict[int, str]
     methods: list[str]
@@ -84,7 +86,12 @@ class Comments(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_GET(self) -> None:
-        self._answer([{"id": number, "body": body} for number, body in self.kept.items()])
+        query = {"page": 1, "per_page": 30} | {
+            name: int(value) for name, (value,) in parse_qs(urlsplit(self.path).query).items()
+        }
+        begin = (query["page"] - 1) * query["per_page"]
+        page = list(self.kept.items())[begin : begin + min(query["per_page"], 100)]
+        self._answer([{"id": number, "body": body} for number, body in page])
 
     def _write(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["body"]
@@ -102,7 +109,7 @@ class Comments(BaseHTTPRequestHandler):
 @pytest.fixture
 def comments() -> Iterator[tuple[str, type[Comments]]]:
     class Kept(Comments):
-        kept = {1: "a person's"}  # noqa: RUF012
+        kept = dict.fromkeys(range(1, 201), "a person's")
         methods: list[str] = []  # noqa: RUF012
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Kept) as server:
@@ -146,6 +153,27 @@ def test_the_pull_requests_base_is_compared_with_in_each_kernel(tmp_path: Path) 
     assert git(faked.work, "cat-file", "-t", faked.base) == "commit"  # it was not in the shallow checkout
 
 
+@pytest.mark.parametrize(
+    ("baseline", "code", "against"),
+    [("git:base", 0, ["--against git:{}"]), ("git:absent", 64, []), ("git:", 64, [])],
+)
+def test_a_branch_is_compared_with_by_its_commit(tmp_path: Path, baseline: str, code: int, against: list[str]) -> None:
+    faked = Faked(tmp_path)
+    *_, check = faked.workflow().run(file="mine.bpf.c", baseline=baseline)
+    assert check.returncode == code
+    counted = faked.log.read_text() if faked.log.exists() else ""
+    assert re.findall(r"--against \S+", counted) == [one.format(faked.base) for one in against]
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_without_its_page_a_check_answers_what_the_command_does(tmp_path: Path, code: int) -> None:
+    faked = Faked(tmp_path, code=code)
+    faked.environment["REPORT"] = "7"
+    *_, check = faked.workflow().run(file="mine.bpf.c")
+    assert check.returncode == code
+    assert "::warning " in check.stdout
+
+
 @pytest.mark.parametrize("code", [1, 2, 4])
 def test_what_the_command_answers_fails_the_job_with_its_page_and_table(tmp_path: Path, code: int) -> None:
     workflow = Faked(tmp_path, "grown", code).workflow()
@@ -177,6 +205,15 @@ def test_the_cache_is_another_one_for_other_kernels(tmp_path: Path) -> None:
     assert first == again != other
 
 
+def test_without_a_key_no_cache_is_used(tmp_path: Path) -> None:
+    faked = Faked(tmp_path)
+    (faked.action / "requirements.lock").unlink()
+    workflow = faked.workflow()
+    (where,) = workflow.run(file="mine.bpf.c")
+    assert where.returncode != 0
+    assert not any("actions/cache" in one for one in workflow.left_out)
+
+
 def test_a_word_of_an_input_is_no_command(tmp_path: Path) -> None:
     *_, check = Faked(tmp_path).workflow().run(file='"; touch injected; $(touch injected)')
     assert check.returncode == 0
@@ -189,13 +226,13 @@ def test_with_a_token_there_is_one_comment_and_each_check_renews_it(
     api, served = comments
     faked = Faked(tmp_path, "| 1 |\n", 1)
     faked.workflow(api).run(file="mine.bpf.c")
-    assert len(served.kept) == 1
+    assert len(served.kept) == 200
     for table in ("| 1 |\n", "| 2 |\n"):
         (tmp_path / "answer").write_text(table)
         assert faked.workflow(api).run(file="mine.bpf.c", token="secret")[-1].returncode == 0
     assert served.methods == ["POST", "PATCH"]
-    assert served.kept[1] == "a person's"
-    assert "| 2 |" in served.kept[2]
+    assert {served.kept.pop(number) for number in range(1, 201)} == {"a person's"}
+    assert "| 2 |" in served.kept[201]
 
 
 def test_a_refused_comment_is_a_warning(tmp_path: Path, comments: tuple[str, type[Comments]]) -> None:
