@@ -26,6 +26,7 @@ from xdplab.studies.cost.points import KERNEL, MODES, CostRequest, kernel_of, sm
 from xdplab.text import step
 
 if TYPE_CHECKING:
+    from xdplab import compiler
     from xdplab.cli import ktap
     from xdplab.run import progress
     from xdplab.studies import kind as kinds
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from xdplab.studies.cost.gate import Case
     from xdplab.studies.kind import Run
 else:
+    compiler = lazy("xdplab.compiler")
     ktap, progress = lazy("xdplab.cli.ktap"), lazy("xdplab.run.progress")
     gate, stacks = lazy("xdplab.studies.cost.gate"), lazy("xdplab.studies.cost.stacks")
     kinds, openable = lazy("xdplab.studies.kind"), lazy("xdplab.studies.kinds")
@@ -211,7 +213,31 @@ def _cases_at(commit: str, request: CostRequest) -> list[Case]:
                 raise PlanError(f"--against git:{commit}: the commit has no {path.name}")
         files = [str(then / Path(word).resolve().relative_to(top)) if Path(word).is_file() else word
                  for word in request.programs]  # fmt: skip
-        return _cases(replace(request, programs=tuple(files)), Path(results))
+        settings = json.loads(request.settings)
+        if "cflags" in settings:
+            settings["cflags"] = _flags_at(settings["cflags"], top, then)
+        return _cases(replace(request, programs=tuple(files), settings=json.dumps(settings)), Path(results))
+
+
+def _flags_at(given: str, top: Path, then: Path) -> list[str]:
+    """Return flags that look for headers in the commit first: today's are for what it lacks, as made and fetched ones.
+
+    Raises PlanError.
+    """
+    try:
+        flags = compiler.flags_of(given)
+    except ValueError as error:
+        raise PlanError(f"--cflags: {error}") from None
+    placed: list[str] = []
+    for flag in flags:
+        option, path = compiler.place_of(flag) or ("", "")
+        here = Path(path).resolve()
+        at = then / here.relative_to(top) if path and here.is_relative_to(top) else None
+        if at and at.exists():
+            placed.append(f"{option}{at}")
+        if not (at and at.is_file()):
+            placed.append(flag)
+    return placed
 
 
 @contextmanager

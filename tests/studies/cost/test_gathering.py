@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from xdplab.cli import cost
 from xdplab.errors import PlanError
 from xdplab.plan.model import parse_plan
 from xdplab.plan.points import block_points
@@ -77,3 +80,35 @@ def test_a_runs_plan_needs_no_file_of_the_user(tmp_path: Path, monkeypatch: pyte
     assert read is not None
     second = read[0].start(read[1], tmp_path / "second")
     assert second.plan.points == first.plan.points
+
+
+@pytest.mark.parametrize(
+    ("committed", "counted"),
+    [({"include/action.h": "then"}, "then"), ({}, "today"), ({"include/other.h": ""}, "today")],
+    ids=["the commit's own", "a made folder", "a made header"],
+)
+def test_a_commits_program_has_the_commits_headers(
+    committed: Mapping[str, str], counted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "include").mkdir()
+    for name, text in {"mine.bpf.c": PROGRAM, **{name: _header(text) for name, text in committed.items()}}.items():
+        (tmp_path / name).write_text(text)
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    (tmp_path / "include/action.h").write_text(_header("today"))
+    monkeypatch.chdir(tmp_path)
+    read: list[str] = []
+
+    def not_counted(request: CostRequest, results: Path) -> list[object]:
+        run = kind_named("cost").start(request, results)
+        read.extend(path.read_text() for path in run.directory.path.rglob("action.h"))
+        return []
+
+    monkeypatch.setattr(cost, "_cases", not_counted)
+    settings = json.dumps({"cflags": "-Iinclude"})
+    cost._cases_in("git:HEAD", CostRequest(programs=("mine.bpf.c",), settings=settings))
+    assert read == [_header(counted)]
+
+
+def _header(text: str) -> str:
+    return f"#define ACTION XDP_TX /* {text} */\n"
