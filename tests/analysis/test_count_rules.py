@@ -140,8 +140,9 @@ def test_the_counter_that_judges_counts_what_the_program_saw(received: int, deci
     assert program_saw_what_was_counted(row | {"action": "tx"}) is None, "what comes back is counted itself"
 
 
-def test_a_backlog_behind_the_link_is_read_in_the_window_too() -> None:
-    row = LIVE | {"action": "drop", "host_softnet_dropped": 4_000_000}
+@pytest.mark.parametrize("mode", ["generic", "tcx", "tc"])
+def test_a_backlog_behind_the_link_is_read_in_the_window_too(mode: str) -> None:
+    row = LIVE | {"mode": mode, "action": "drop", "host_softnet_dropped": 4_000_000}
     assert "of which a backlog dropped 4000000" in (program_saw_what_was_counted(row) or "")
     for change in ({"host_softnet_dropped": 1000}, {"mode": "native"}, {"action": "tx"}):
         assert program_saw_what_was_counted(row | change) is None

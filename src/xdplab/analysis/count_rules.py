@@ -11,6 +11,7 @@ from math import sqrt
 from typing import Any
 
 from xdplab.analysis.values import Row, number, text
+from xdplab.plan.factors import SKB_MODES
 
 ACTION_SHARE = 0.99  # of the frames, for which a program must decide what the plan says it does
 ACTIONS_APART = 0.05
@@ -277,7 +278,7 @@ def program_saw_what_was_counted(row: Row) -> str | None:
     if returns_frames(row):
         return None
     dropped, arrived = number(row, "host_softnet_dropped"), number(row, "dut_rx_packets") or 0.0
-    if text(row, "mode") == "generic" and dropped and dropped > COUNT_TOLERANCE * arrived:
+    if text(row, "mode") in SKB_MODES and dropped and dropped > COUNT_TOLERANCE * arrived:
         return (
             f"the DUT's link counted {arrived:.0f} frames, of which a backlog dropped {dropped:.0f} before the program"
         )

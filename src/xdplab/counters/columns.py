@@ -152,9 +152,8 @@ COUNTERS: tuple[Column[Readings], ...] = (
            "relative increase of the clock from before the window to after it, by additions",
            cpu.clock_change),
     Column("host_softnet_dropped", "int", "count",
-           "frames that backlogs of the DUT's machine dropped: in generic mode they lie between the link's count and "
-           "the "
-           "program",
+           "frames that backlogs of the DUT's machine dropped: in modes generic, tcx and tc they lie between the "
+           "link's count and the program",
            _softnet("dropped", ALL_CPUS)),
     Column("softnet_dropped", "int", "count",
            "frames that the DUT's backlog dropped; null if TG and DUT share CPUs",

@@ -12,10 +12,11 @@ from xdplab.counters.drivers import Driver, Names
 from xdplab.counters.readings import Readings, Scope, difference
 from xdplab.counters.table import Role
 from xdplab.formats.ethtool import by_queue
+from xdplab.plan.factors import SKB_MODES
 
 Direction = Literal["rx", "tx"]
 
-COUNTED_BY = {"native": "driver", **dict.fromkeys(("generic", "offload", "tcx", "tc"), "link")}
+COUNTED_BY = {"native": "driver", **dict.fromkeys((*SKB_MODES, "offload"), "link")}
 """Whose count decides the verdict, by mode. Behind native mode veth's driver counts no XDP packets."""
 
 STRAY_SHARE = 0.01  # of the frames: a link that counted fewer has counted other frames than those of XDP

@@ -26,6 +26,8 @@ from xdplab.text import unit_of
 Mode = Literal["native", "generic", "offload", "tcx", "tc", "af_xdp"]
 TC_MODES = ("tcx", "tc")
 """Where programs see the kernel's packets, behind XDP."""
+SKB_MODES = ("generic", *TC_MODES)
+"""Where a link counts a frame, and a backlog may drop it, before the program sees it as the kernel's packet."""
 Arrangement = Literal["shared", "split", "hosts"]
 Hint = Literal["rx_hash", "rx_timestamp", "rx_vlan_tag"]
 HINTS: tuple[Hint, ...] = get_args(Hint)

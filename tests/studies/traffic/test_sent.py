@@ -149,6 +149,8 @@ UNHEARD: dict[str, Any] = {"rx_packets": None, "rx_by_queue": None, "rx_missing"
         (USERS, {"rx_bytes": 0, "foreign_packets": 400, "foreign_bytes": 400 * 64}, 400, 64),  # all were shortened
         (USERS | {"dut_tx_mean_bytes": 60.0}, UNHEARD, 400, 64),
         (USERS | {"dut_tx_mean_bytes": 46.0, "mode": "generic"}, UNHEARD, 400, 64),  # a packet buffer's
+        (USERS | {"dut_tx_mean_bytes": 46.0, "mode": "tcx"}, UNHEARD, 400, 64),
+        (USERS | {"dut_tx_mean_bytes": 46.0, "mode": "tc"}, UNHEARD, 400, 64),
         (USERS, UNHEARD, 400, None),
         (USERS | {"action": "drop"}, UNHEARD, 400, 1518),  # processed as it came
         (USERS | {"action": "drop", "frame_bytes": None, "frame_mean_bytes": 700.0}, UNHEARD, 400, 700),

@@ -9,6 +9,7 @@ from xdplab.analysis.verdicts import OTHER_SHARE, TICKS_S, forwarded
 from xdplab.errors import FormatError
 from xdplab.formats.generator import Burst, Summary
 from xdplab.formats.slices import SlicedRatio, parse_slices, ratio_of
+from xdplab.plan.factors import SKB_MODES
 from xdplab.plan.points import SLICES
 from xdplab.run.columns import Column
 from xdplab.studies.traffic.columns.source import TrialSource
@@ -59,7 +60,7 @@ def mean_forwarded(row: Values, s: Summary, done: float) -> float:
         return s.foreign_bytes / s.foreign_packets
     changes = row["accesses"] is None and returns_frames(row)
     if changes and (mean := row["dut_tx_mean_bytes"]) is not None:
-        buffers = row["dut_driver"] == "veth" and row["mode"] == "generic"
+        buffers = row["dut_driver"] == "veth" and row["mode"] in SKB_MODES
         return float(mean) + (HEADER_AND_FCS if buffers else FCS)  # type: ignore[arg-type]
     all_sent = abs(done - s.tx_packets) <= COUNT_TOLERANCE * done
     sent = row["frame_mean_bytes"] if not changes and (row["frame_bytes"] is not None or all_sent) else None
