@@ -5,6 +5,7 @@ import json
 import pytest
 import synthetic
 
+from xdplab.absent import Absent
 from xdplab.analysis.derived import WithBaselines, access_ns, cpu_ns, derive
 from xdplab.analysis.series import by_series, settled, with_baselines
 
@@ -49,6 +50,15 @@ def test_the_rate_that_a_program_allows_is_no_cost(kept: float, mode: str, arran
     assert words in json.loads(found["null_reasons"])["ns_per_packet"]
     whole = synthetic.finish([synthetic.measured(synthetic.point(**users), synthetic.np.random.default_rng(1))])
     assert whole["ns_per_packet"].notna().all()
+
+
+@pytest.mark.parametrize(("code", "name"), [(61.0, "ENODATA"), (None, "several errors"), (78000.0, "an error")])
+def test_an_errno_is_named_if_there_was_one(code: float | None, name: str) -> None:
+    trials = synthetic.run(vary=ONE, workload="chase", repetitions=1)
+    row = trials[trials["accesses"] == 1600].iloc[0].to_dict()
+    row["metrics"] = json.dumps({"hints_refused_percent": 50.0, "hints_errno": code})
+    with pytest.raises(Absent, match=f"50 % of the calls \\({name}\\)"):
+        access_ns(WithBaselines(row, []))
 
 
 def test_two_cpus_at_work_count_twice() -> None:

@@ -96,7 +96,8 @@ def _require_answers(row: Row) -> None:
     """A kfunc that its driver refuses costs less than one that it answers."""
     own = json.loads(text(row, "metrics") or "{}")
     if refused := own.get("hints_refused_percent"):
-        name = errno.errorcode.get(round(own["hints_errno"]), "an error")
+        code = own["hints_errno"]
+        name = "several errors" if code is None else errno.errorcode.get(code, "an error")
         raise Absent(f"the driver refused {refused:.3g} % of the calls ({name}): this is no cost of its answer")
 
 

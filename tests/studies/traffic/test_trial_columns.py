@@ -18,7 +18,7 @@ from xdplab.formats.generator import GeneratorReady
 from xdplab.labs.base import GeneratorPlace
 from xdplab.studies.traffic import sending
 from xdplab.studies.traffic.limits import link_rate
-from xdplab.studies.trial_facts import HarnessPieces, Limit, Missing, TestRuns, TrialFacts, device_columns
+from xdplab.studies.trial_facts import HarnessPieces, HintCounts, Limit, Missing, TestRuns, TrialFacts, device_columns
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,12 @@ def test_a_test_run_counts_if_its_frames_end_as_the_trials(
     facts = TrialFacts(testrun=TestRuns((12.0, 11.0), 64, 64, actions=tested))
     counted = dict.fromkeys(("xdp_actions", "actions_before", "actions_counted")) | {column: json.dumps(live)}
     assert row_of(counted, facts=facts)["testrun_raw_ns"] == (11.0 if same else None)
+
+
+@pytest.mark.parametrize(("errors", "code"), [(373, None), (305, 61.0), (475, 95.0)])
+def test_the_mean_of_several_errors_is_none(errors: int, code: float | None) -> None:
+    row = row_of({"accesses": 10}, facts=TrialFacts(hints=HintCounts(1, 5, errors)))
+    assert json.loads(row["metrics"]) == {"hints_refused_percent": 50.0, "hints_errno": code}
 
 
 def counts(ring: int = 0, full: int = 0, perf: int = 0, lost: int = 0, *, others: bool = False) -> RecordCounts:

@@ -17,9 +17,10 @@ from xdplab.labs.uml.lab import UmlLab
 from xdplab.labs.vm.lab import VmLab
 from xdplab.plan import Point, parse_plan, points_of
 from xdplab.studies.traffic.bench import TrialBench
+from xdplab.studies.traffic.dut import KernelSide
 from xdplab.studies.traffic.sending import sending_cpus, serving_cpus, working_cpus
-from xdplab.studies.traffic.two_ports import SecondPort, require
-from xdplab.studies.trial_facts import TrialFacts
+from xdplab.studies.traffic.two_ports import SecondPort, TwoPortSide, require
+from xdplab.studies.trial_facts import HintCounts, TrialFacts
 
 SECOND = SecondPort(LinkEnds("vd1", "vg1", "02:00:00:00:00:01", "02:00:00:00:00:02"), (10, 20))
 
@@ -51,6 +52,14 @@ def test_what_a_lab_lacks_for_two_ports_is_named(
 ) -> None:
     with pytest.raises(UnsupportedError, match=words) if words else nullcontext():
         require(lab_with(cpus), second, point_of(directions, queues=2))
+
+
+def test_answers_of_a_driver_are_those_of_both_ports() -> None:
+    side, back = TwoPortSide.__new__(TwoPortSide), KernelSide.__new__(KernelSide)
+    for one, counts in ((side, [10, 5, 305]), (back, [20, 0, 0])):
+        vars(one)["_loader"] = SimpleNamespace(count=lambda table, counts=counts: counts)
+    vars(side)["_back"] = back
+    assert side.hints() == HintCounts(30, 5, 305)
 
 
 @pytest.mark.parametrize(("directions", "cpus"), [("back", (0, 1)), ("one", (0, 1)), ("both", (0, 1, 2, 3))])

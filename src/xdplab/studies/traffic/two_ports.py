@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import TypeVar
 
 from xdplab.counters.probe import CounterProbe
@@ -14,6 +14,7 @@ from xdplab.labs.base import LinkEnds
 from xdplab.plan import Point
 from xdplab.programs.spec import OUT_PORT
 from xdplab.studies.traffic.dut import KernelSide
+from xdplab.studies.trial_facts import HintCounts
 
 T = TypeVar("T")
 
@@ -61,7 +62,7 @@ def both_ways(request: XdpRequest, second: SecondPort) -> tuple[XdpRequest, XdpR
 
 
 class TwoPortSide(KernelSide):
-    """The program on both ports, by the requests of `both_ways`. Readings are those of the first port."""
+    """The program on both ports, by the requests of `both_ways`. Readings but `hints` are of the first port."""
 
     def __init__(
         self, host: Host, reader: CommandRunner, binary: str, ways: tuple[XdpRequest, XdpRequest], *, queues: int
@@ -76,6 +77,10 @@ class TwoPortSide(KernelSide):
     def require(self) -> None:
         super().require()
         self._back.require()
+
+    def hints(self) -> HintCounts:
+        both = zip(astuple(super().hints()), astuple(self._back.hints()), strict=True)
+        return HintCounts(*map(sum, both))
 
     def raw_files(self) -> dict[str, bytes]:
         return super().raw_files() | {"xdpload_second.jsonl": self._back.raw_files()["xdpload.jsonl"]}

@@ -211,7 +211,8 @@ def _own_metrics(t: TrialSource) -> str:
     if t.facts.hints:
         calls, refused = t.facts.hints.packets * t.row["accesses"], t.facts.hints.refused
         numbers |= {"hints_refused_percent": 100 * refused / calls} if calls else {}
-        numbers |= {"hints_errno": t.facts.hints.errors / refused} if refused else {}
+        errno, others = divmod(t.facts.hints.errors, refused or 1)  # a mix's mean would be another errno
+        numbers |= {"hints_errno": Absent("several") if others else float(errno)} if refused else {}
     if not numbers:
         raise Absent("the plan has no metrics of its own")
     return json.dumps({name: None if isinstance(number, Absent) else number for name, number in numbers.items()})
