@@ -67,10 +67,10 @@ static unsigned attached_id(const char *name, int ifindex) {
 static unsigned program_that_stays(const struct options *options, int ifindex) {
     const uint64_t began = now_ns();
     unsigned id;
-    while (((id = attached_id(options->interface, ifindex)) ||
-            (is_tc(options->mode) && (id = tcx_first(ifindex)))) &&
+    while (((id = attached_id(options->interface, ifindex)) || (id = tc_first(ifindex))) &&
            !nobody_commands() && let_go_wait(began, LET_GO_PROGRAM_NS))
         ;
+    refusal_forget(); // libbpf warns of an interface without filters
     return id;
 }
 
@@ -78,7 +78,7 @@ void refuse_if_taken(const struct options *options, int ifindex) {
     unsigned id = program_that_stays(options, ifindex);
     if (id)
         fail("attach", EBUSY, NULL, "%s already has %s program %u attached; detach it first",
-             options->interface, id == tcx_first(ifindex) ? "tcx" : "XDP", id);
+             options->interface, id == tc_first(ifindex) ? "tc or tcx" : "XDP", id);
 }
 
 // A refused bpf_link does not pass the driver's message to user space, a refused netlink request does.
@@ -146,9 +146,10 @@ static int make_link(const struct program *program, enum mode mode, int ifindex)
 
 void attach_program(const struct program *program, const struct options *options, int ifindex) {
     long long start = now_ns();
-    int result = options->mode == MODE_TC ? tc_attach(program->fd, ifindex)
+    int result = options->mode == MODE_TC ? tc_attach(program->fd, ifindex, &attached_in_ns)
                                           : make_link(program, options->mode, ifindex);
-    attached_in_ns = now_ns() - start;
+    if (options->mode != MODE_TC)
+        attached_in_ns = now_ns() - start;
     if (result == -EEXIST && options->mode == MODE_TC)
         fail("attach", EEXIST, NULL, "%s has a clsact or ingress qdisc already; remove it first",
              options->interface);
@@ -172,12 +173,13 @@ int exchange_program(int fd) {
     return asked->mode == MODE_TC ? -EOPNOTSUPP : bpf_link_update(link_fd, fd, NULL);
 }
 
-void detach_program(void) {
+bool detach_program(void) {
     asked = NULL;
-    tc_detach();
+    bool gone = tc_detach();
     if (link_fd < 0)
-        return;
+        return gone;
     bpf_link_detach(link_fd); // at once, where closing may leave it to a kernel worker
     close(link_fd);
     link_fd = -1;
+    return gone;
 }

@@ -8,7 +8,7 @@
 
 int find_interface(const char *name);                          // its index
 void read_driver(const char *name, char *driver, size_t room); // the kernel driver's name, or "unknown"
-// An error line where any XDP program is attached already, or a tcx program for a packet that tc shall see.
+// An error line where any program of XDP or tcx is attached already, or a filter that xdpload left.
 void refuse_if_taken(const struct options *options, int ifindex);
 void attach_program(const struct program *program, const struct options *options, int ifindex);
 const char *attached_interface(void); // NULL while nothing is attached
@@ -16,4 +16,4 @@ int exchange_program(int fd);         // puts another program behind the same li
 
 // `attached`: prints anew how the kernel says that the program is attached.
 void attached(const struct program *program, char *arguments);
-void detach_program(void); // safe in a signal handler
+bool detach_program(void); // whether nothing stays; safe in a signal handler

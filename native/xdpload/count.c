@@ -54,10 +54,12 @@ void reset(const struct program *program, char *arguments) {
     const struct bpf_map *map = count_map(program, arguments);
     if (!map)
         return;
-    uint64_t *zeroes = calloc(count_copies(map), sizeof(*zeroes));
-    unsigned key = 0;
-    if (!zeroes || bpf_map_update_elem(bpf_map__fd(map), &key, zeroes, BPF_ANY)) {
-        complain("reset", errno, "map %s cannot be written", bpf_map__name(map));
+    void *zeroes = calloc(count_copies(map), bpf_map__value_size(map));
+    int error = zeroes ? 0 : ENOMEM;
+    for (unsigned key = 0; !error && key < bpf_map__max_entries(map); key++)
+        error = bpf_map_update_elem(bpf_map__fd(map), &key, zeroes, BPF_ANY) ? errno : 0;
+    if (error) {
+        complain("reset", error, "map %s cannot be written", bpf_map__name(map));
     } else {
         json_begin("reset");
         json_end();

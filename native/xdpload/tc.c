@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tc.h"
-#include "let_go.h"
+#include "clock.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -13,33 +13,38 @@
 #define MOST 64 // BPF_MPROG_MAX: tcx programs on one interface
 
 #define HOOK(name) LIBBPF_OPTS(bpf_tc_hook, name, .ifindex = ifindex, .attach_point = BPF_TC_INGRESS)
-#define FILTER(name) LIBBPF_OPTS(bpf_tc_opts, name, .handle = 1, .priority = 1)
+#define FILTER(name, ...) LIBBPF_OPTS(bpf_tc_opts, name, .handle = 1, .priority = 1, ##__VA_ARGS__)
 
-static pid_t holder;
+static volatile pid_t holder;
 static volatile int holder_end = -1;
 
-unsigned tcx_first(int ifindex) {
+struct made {
+    int error;
+    long long ns;
+};
+
+static unsigned tcx_first(int ifindex) {
     unsigned ids[MOST] = {}, count = MOST;
     return bpf_prog_query(ifindex, TCX_INGRESS, 0, NULL, ids, &count) || !count ? 0 : ids[0];
 }
 
-bool tc_runs(enum mode mode, int ifindex, unsigned program_id) {
+static unsigned filter_first(int ifindex) {
     HOOK(hook);
     FILTER(filter);
-    if (mode == MODE_TCX)
-        return tcx_first(ifindex) == program_id;
-    return !bpf_tc_query(&hook, &filter) && filter.prog_id == program_id;
+    return bpf_tc_query(&hook, &filter) ? 0 : filter.prog_id;
 }
 
-static int make_filter(int program, struct bpf_tc_hook *hook) {
-    FILTER(filter);
+unsigned tc_first(int ifindex) { return tcx_first(ifindex) ?: filter_first(ifindex); }
+
+bool tc_runs(enum mode mode, int ifindex, unsigned program_id) {
+    return (mode == MODE_TCX ? tcx_first(ifindex) : filter_first(ifindex)) == program_id;
+}
+
+static struct made make_filter(int program, struct bpf_tc_hook *hook) {
+    FILTER(filter, .prog_fd = program);
     const uint64_t began = now_ns();
-    int error;
-    while ((error = bpf_tc_hook_create(hook)) == -EEXIST && !nobody_commands() &&
-           let_go_wait(began, LET_GO_PROGRAM_NS))
-        ;
-    filter.prog_fd = program;
-    return error ?: bpf_tc_attach(hook, &filter);
+    int error = bpf_tc_hook_create(hook) ?: bpf_tc_attach(hook, &filter);
+    return (struct made){error, now_ns() - began};
 }
 
 // The holder: signals to its maker's group do not reach it.
@@ -48,19 +53,21 @@ __attribute__((noreturn)) static void hold_filter(int program, int ifindex, int 
     setpgid(0, 0);
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
-    int error = make_filter(program, &hook);
+    struct made made = make_filter(program, &hook);
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         close(fd); // who reads our lines waits for their end
-    bool others = error == -EEXIST;
-    if (send(end, &error, sizeof(error), MSG_NOSIGNAL) == sizeof(error) && !error)
-        while (recv(end, &error, sizeof(error), 0) < 0 && errno == EINTR)
+    bool others = made.error == -EEXIST;
+    if (send(end, &made, sizeof(made), MSG_NOSIGNAL) == sizeof(made) && !made.error)
+        while (recv(end, &made, sizeof(made), 0) < 0 && errno == EINTR)
             ;
     hook.attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS; // the qdisc itself
-    _exit(others ? 0 : bpf_tc_hook_destroy(&hook) != 0);
+    int error = others ? 0 : bpf_tc_hook_destroy(&hook);
+    _exit(error && error != -ENODEV); // it goes with its interface
 }
 
-int tc_attach(int program, int ifindex) {
-    int ends[2], error;
+int tc_attach(int program, int ifindex, long long *attach_ns) {
+    struct made made;
+    int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) || (holder = fork()) < 0)
         return -errno;
     if (!holder) {
@@ -69,17 +76,22 @@ int tc_attach(int program, int ifindex) {
     }
     close(ends[1]);
     holder_end = ends[0];
-    if (recv(holder_end, &error, sizeof(error), MSG_WAITALL) != sizeof(error))
-        error = -ECHILD;
-    if (error)
+    if (recv(holder_end, &made, sizeof(made), MSG_WAITALL) != sizeof(made))
+        made.error = -ECHILD;
+    if (made.error)
         tc_detach();
-    return error;
+    else
+        *attach_ns = made.ns;
+    return made.error;
 }
 
-void tc_detach(void) {
-    if (holder_end < 0)
-        return;
-    close(holder_end);
+// A signal may come while this waits: its handler then waits for the same process.
+bool tc_detach(void) {
+    int status = 0;
+    if (holder_end >= 0)
+        close(holder_end);
     holder_end = -1;
-    waitpid(holder, NULL, 0);
+    bool gone = holder <= 0 || (waitpid(holder, &status, 0) > 0 && !status);
+    holder = 0;
+    return gone;
 }

@@ -16,10 +16,15 @@
 #include <string.h>
 #include <unistd.h>
 
+// Constant lines: a signal handler may print them.
 static bool say_detached(void) {
-    static const char line[] = "{\"type\":\"detached\"}\n";
-    detach_program();
-    return write(STDOUT_FILENO, line, sizeof(line) - 1) == sizeof(line) - 1;
+    static const char done[] = "{\"type\":\"detached\"}\n";
+    static const char stays[] = "{\"type\":\"error\",\"step\":\"detach\",\"errno\":null,\"error\":null,"
+                                "\"message\":\"the clsact qdisc may stay: `tc qdisc del dev PORT clsact`\","
+                                "\"log\":null}\n";
+    bool gone = detach_program();
+    ssize_t length = gone ? sizeof(done) - 1 : sizeof(stays) - 1;
+    return write(STDOUT_FILENO, gone ? done : stays, length) == length && gone;
 }
 
 // Exits in the handler: a signal must end the program at once, at any point.

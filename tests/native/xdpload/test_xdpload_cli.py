@@ -201,6 +201,22 @@ def test_commands_are_answered_one_line_each(folder):
     assert lines[10]["bytes"] == lines[0]["jited_bytes"] == len((folder / "j.bin").read_bytes())
 
 
+def test_reset_zeroes_all_words_of_all_entries_on_all_cpus(folder):
+    wide = "".join(
+        f"""struct {{ __uint(type, BPF_MAP_TYPE_{kind}ARRAY); __uint(max_entries, 2); __type(key, __u32);
+        __type(value, struct eight); }} {name} SEC(".maps");\n"""
+        for kind, name in (("", "one"), ("PERCPU_", "many"))
+    )
+    bpf_object(folder, TWO.replace("#define", f"struct eight {{ __u64 words[8]; }};\n{wide}#define"), name="wide")
+    (folder / "ones.bin").write_bytes(b"\1" * 64)
+    options = [word for name in ("one", "many") for word in ("--init", f"{name}={folder / 'ones.bin'}")]
+    commands = "count one\nreset one\ncount one\ncount many\nreset many\ncount many\n"
+    _, lines = run(folder, None, "--object", str(folder / "wide.o"), "--mode", "none", *options, commands=commands)
+    counts = [line["values"] for line in lines if line["type"] == "count"]
+    assert [set(values) == {0} for values in counts] == [False, True, False, True]
+    assert {len(values) for values in counts} == {8}
+
+
 @pytest.mark.parametrize(
     ("arguments", "step", "words"),
     [

@@ -29,6 +29,7 @@ SEC("xdp") int before(struct xdp_md *ctx) { return XDP_PASS; }
 char LICENSE[] SEC("license") = "GPL";
 """
 PIPE = subprocess.PIPE
+IN_PLACE = ("ip", "netns", "exec")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def namespace() -> Iterator[str]:
 
 
 def start(folder: Path, namespace: str, mode: str, *options: str) -> subprocess.Popen[str]:
-    argv = ["ip", "netns", "exec", namespace, str(folder / "xdpload/xdpload"), "--object", str(folder / "tc.o")]
+    argv = [*IN_PLACE, namespace, str(folder / "xdpload/xdpload"), "--object", str(folder / "tc.o")]
     argv += ["--interface", "va", "--mode", mode, *options]
     return subprocess.Popen(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True)
 
@@ -62,7 +63,7 @@ def lines_of(folder: Path, namespace: str, mode: str, *options: str, commands: s
 
 
 def qdiscs(namespace: str) -> str:
-    return subprocess.check_output(["ip", "netns", "exec", namespace, "tc", "qdisc", "show", "dev", "va"], text=True)
+    return subprocess.check_output([*IN_PLACE, namespace, "tc", "qdisc", "show", "dev", "va"], text=True)
 
 
 @pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGKILL])
@@ -73,7 +74,8 @@ def test_one_program_is_attached_and_none_stays_however_it_ends(folder, namespac
     assert (loaded["name"], line["mode"], line["mode_obtained"]) == ("decide", mode, mode)
     assert ("clsact" in qdiscs(namespace)) == (mode == "tc")
     refused = lines_of(folder, namespace, mode)[-1]
-    assert (refused["step"], refused["error"]) == ("attach", "EBUSY" if mode == "tcx" else "EEXIST")
+    assert (refused["step"], refused["error"]) == ("attach", "EBUSY")
+    assert lines_of(folder, namespace, "native", "--program", "before")[-1]["error"] == "EBUSY"
     process.stdin.write("attached\n")
     process.stdin.flush()
     assert json.loads(process.stdout.readline())["mode_obtained"] == mode  # the refused one has left it alone
@@ -83,8 +85,32 @@ def test_one_program_is_attached_and_none_stays_however_it_ends(folder, namespac
     assert until(lambda: lines_of(folder, namespace, mode)[-1]["type"] == "detached", 2)
 
 
+def test_a_filter_that_stays_is_an_error_and_is_seen_before_a_trial_of_xdp(folder, namespace):
+    process = start(folder, namespace, "tc")
+    process.stdout.readline(), process.stdout.readline()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    os.kill(int(children), signal.SIGKILL)
+    try:
+        out, _ = process.communicate("", timeout=10)
+        assert (json.loads(out)["step"], process.returncode) == ("detach", 1)
+        assert lines_of(folder, namespace, "native", "--program", "before")[-1]["error"] == "EBUSY"
+    finally:
+        subprocess.run([*IN_PLACE, namespace, "tc", "qdisc", "del", "dev", "va", "clsact"], check=True)
+
+
+def test_the_time_to_attach_a_filter_is_without_the_wait_for_an_earlier_one(folder, namespace):
+    holder = start(folder, namespace, "tc")
+    holder.stdout.readline(), holder.stdout.readline()
+    process = start(folder, namespace, "tc")
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.5)
+    holder.communicate("", timeout=10)
+    out, _ = process.communicate("", timeout=10)
+    assert 0 < json.loads(out.splitlines()[1])["attach_ns"] < 1e9
+
+
 def test_a_qdisc_of_the_users_is_left_alone(folder, namespace):
-    inside = ["ip", "netns", "exec", namespace, "tc", "qdisc"]
+    inside = [*IN_PLACE, namespace, "tc", "qdisc"]
     subprocess.run([*inside, "add", "dev", "va", "clsact"], check=True)
     try:
         assert lines_of(folder, namespace, "tc")[-1]["error"] == "EEXIST"
