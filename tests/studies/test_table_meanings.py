@@ -46,7 +46,7 @@ FACTS = {
         "start": ["2,340 [2,330, 2,350]"],
         "processes": ["0.14", "busybox rmmod", "0.998"],
     },
-    "neighbour": {"arms": ["0.291 [0.226, 0.375]", "XDP_PASS native"]},
+    "neighbour": {"arms": ["0.328", "XDP_PASS native"]},
     "outage": {"outage": ["frame"]},
     "offload": {"kernels": ["19 of 19"], "offload-vm-6.1": ["3 at load", "2 at attach"]},
     "search": {"searches": ["2008 to 2341"]},

@@ -40,8 +40,8 @@ COLUMNS: tuple[Column[Any], ...] = (
     Column("received_bytes", "int", "count", "that payload"),
     Column("retransmits", "int", "count", "segments that the TG sent again meanwhile"),
     Column("congestion", "str", "state", "the TG's congestion control, which sets TCP's rate: bbr, cubic"),
-    Column("cpu_s", "float", "time", "time in which the DUT's CPUs worked meanwhile, from /proc/stat; in a lab on one "
-           "machine they are the sender's too"),
+    Column("cpu_s", "float", "time", "time in which all CPUs of the DUT's kernel worked meanwhile, from /proc/stat; in "
+           "a lab with one kernel they are the sender's too"),
     Column("cpu_s_per_gb", "float", "rate", "CPU time per gigabyte (10⁹ bytes) received"),
     Column("rtt_us", "int", "time", "TCP's smoothed round-trip time (the sender's tcpi_rtt): its mean in a second at "
            "10 Mbit/s"),
@@ -51,9 +51,8 @@ _MEASURED = tuple(column.name for column in COLUMNS if column.kind not in ("id",
 
 @dataclass
 class NeighbourFacts(PlaceFacts):
-    """A trial's facts: the DUT's CPUs, the mode, and the offloads that were on while it sent."""
+    """A trial's facts: the mode, and the offloads that were on while it sent."""
 
-    cpus: tuple[int, ...] | None = None
     mode_obtained: str | None = None
     dut_offloads: str | None = None
     tg_offloads: str | None = None
@@ -94,7 +93,7 @@ def _row(run_id: str, trial: StudyTrial[NeighbourPoint], attempt: Attempt, raw: 
     if attempt.status != "measured":
         return row | dict.fromkeys(_MEASURED, Absent(attempt.reason))
     full, paced = (parse_iperf3((raw / name).read_bytes()) for name in (FULL, PACED))
-    before, after = (busy_ticks((raw / name).read_bytes(), tuple(facts.cpus or ())) for name in (BEFORE, AFTER))
+    before, after = (busy_ticks((raw / name).read_bytes()) for name in (BEFORE, AFTER))
     cpu_s = (after - before) * TICK_NS / 1e9
     return row | {
         "dut_offloads": facts.dut_offloads,

@@ -36,7 +36,7 @@ from xdplab.studies.study_kind import study_kind
 
 _PASS = Path(__file__).parent / "programs" / "pass.bpf.c"
 _SETTLE_S = 0.3
-"""After a program is attached natively: a driver may restart its queues, and TCP would pay for that."""
+"""A driver may restart its queues when a native program comes or goes, and TCP would pay for that: all arms wait."""
 
 
 class NeighbourStudy(PlacedSession):
@@ -65,8 +65,8 @@ class NeighbourStudy(PlacedSession):
         lab, point = self._lab, trial.point
         assert lab is not None  # the runner enters the block first
         self.at(facts)
-        facts.cpus = lab.cpus().dut
         with lab.turn(WAITS.get()), self._attached(lab, point, facts):
+            time.sleep(_SETTLE_S)
             facts.dut_offloads = offloads(lab.dut, lab.dut_interface)
             facts.tg_offloads = offloads(lab.tg, lab.tg_interface)
             try:
@@ -90,7 +90,6 @@ class NeighbourStudy(PlacedSession):
         request = XdpRequest(path, lab.dut_interface, arm.mode, options=tuple(built.load_options))
         with attach(lab.dut, self.tool, request) as loader:
             facts.mode_obtained = loader.in_kernel(lab.dut).mode
-            time.sleep(_SETTLE_S)
             yield
             loader.detach()
 

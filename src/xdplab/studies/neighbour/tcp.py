@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from xdplab.deploy.settings import FEATURES, read
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.formats.proc import STAT, parse_procstat
+from xdplab.formats.proc import STAT, parse_link, parse_procstat
 from xdplab.formats.reading import as_list, as_object, count_field, json_of, number_field, refuse, text_field
 from xdplab.hosts import Host
 from xdplab.hosts.held import Held, Holder
@@ -97,25 +97,44 @@ def hold_addresses(lab: Lab, stack: ExitStack) -> None:
 
 def transfer(lab: Lab, seconds: int, keep: Callable[[str, bytes], object]) -> None:
     """Send from the TG to the DUT: as fast as TCP can, between two readings of the DUT's CPUs, then little, for the
-    round-trip time. ``keep`` gets each raw file. Raises HostError if a transfer does not come to its end.
+    round-trip time. ``keep`` gets each raw file. Raises HostError if a transfer does not come to its end;
+    UnsupportedError if it did not come through the DUT's port.
     """
     cpus = lab.cpus()
     server = Holder(f"{TOOL}'s server", _SERVER, (DUT_ADDRESS, _listed(cpus.dut)))
     client = ["taskset", "--cpu-list", _listed(cpus.tg), TOOL, "--client", DUT_ADDRESS, "--bind", TG_ADDRESS]
     client += ["--json", "--connect-timeout", str(CONNECT_MS), "--time"]
 
-    def send(name: str, for_s: int, *options: str) -> None:
+    def send(name: str, for_s: int, *options: str) -> int:
         done = lab.tg.run([*client, str(for_s), *options], deadline_s=for_s + _MORE_S, check=False)
         keep(name, done.stdout)
         if done.timed_out:
             raise HostError(f"{lab.tg.name}: TCP came to a standstill")
-        parse_iperf3(done.stdout or done.require().stdout)
+        return parse_iperf3(done.stdout or done.require().stdout).received_bytes
 
+    before = _port_bytes(lab)
     with Held(lab.dut, server):
         keep(BEFORE, _stat(lab.dut))
-        send(FULL, seconds)
+        received = send(FULL, seconds)
         keep(AFTER, _stat(lab.dut))
         send(PACED, RTT_S, *_PACED)
+    require_through_port(lab, _port_bytes(lab) - before, received)
+
+
+def require_through_port(lab: Lab, port_bytes: int, received_bytes: int) -> None:
+    """Raise UnsupportedError if the DUT's port had less than TCP received: between ports of one network namespace
+    the kernel sends through lo, past the program.
+    """
+    if port_bytes < received_bytes:
+        raise UnsupportedError(
+            f"{lab.name}: TCP received {received_bytes} bytes, of which {lab.dut_interface} had {port_bytes}",
+            remedy="put the two ports into two network namespaces, or on two machines",
+        )
+
+
+def _port_bytes(lab: Lab) -> int:
+    shown = lab.dut.run(["ip", "-s", "-j", "link", "show", "dev", lab.dut_interface])
+    return parse_link(shown.stdout).rx.bytes
 
 
 def _listed(cpus: tuple[int, ...]) -> str:
@@ -126,9 +145,9 @@ def _stat(host: Host) -> bytes:
     return host.run(["cat", STAT]).stdout
 
 
-def busy_ticks(stat: bytes, cpus: tuple[int, ...]) -> int:
-    """Return the ticks in which these CPUs worked."""
-    return sum(row.busy for row in parse_procstat(stat) if row.cpu in cpus)
+def busy_ticks(stat: bytes) -> int:
+    """Return the ticks in which CPUs worked: all of them, as softirq work for the port may be on a sender's CPU."""
+    return sum(row.busy for row in parse_procstat(stat))
 
 
 def offloads(host: Host, interface: str) -> str:
