@@ -47,7 +47,7 @@ FACTS = {
         "processes": ["0.14", "busybox rmmod", "0.998"],
     },
     "neighbour": {"arms": ["0.328", "XDP_PASS native"]},
-    "outage": {"outage": ["frame"]},
+    "outage": {"outage": ["repetitions"]},
     "offload": {"kernels": ["19 of 19"], "offload-vm-6.1": ["3 at load", "2 at attach"]},
     "search": {"searches": ["2008 to 2341"]},
     "verifier": {

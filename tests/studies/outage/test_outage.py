@@ -1,8 +1,9 @@
 """The outage study without a lab: what the runs of frames at the listener mean, and what is not measured and why."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pandas as pd
 import pytest
 
 from xdplab.errors import HostError, LabError, PlanError, UnsupportedError
@@ -11,6 +12,7 @@ from xdplab.run.progress import silent
 from xdplab.studies.outage.bench import HEARD, OutageFacts
 from xdplab.studies.outage.gaps import FrameRun, Gaps, gaps_of
 from xdplab.studies.outage.points import CHANGES, MODES, OutagePoint, OutageRequest, gather, smallest
+from xdplab.studies.outage.rows import results
 from xdplab.studies.outage.runs import STUDY, OutageStudy
 from xdplab.studies.points import StudyTrial
 
@@ -101,6 +103,26 @@ def test_a_row_has_what_was_lost_or_why_it_was_not_measured(tmp_path: Path, monk
     assert missing["dark_ms"].isna().all()
     assert why_null(missing, "dark_ms").str.contains("no such card").all()
     assert len(run.summary()[:3]) == 3
-    assert "to generic (native) 10 ms" in run.summary()[0]
     assert {drawn.name for drawn in run.draw_figures() if drawn.files} == {"dark", "bare", "held"}
     assert set(run.tables()) == {"outage", "missing"}
+
+
+@pytest.mark.parametrize(
+    ("control", "attach", "named"),
+    [
+        ([0.0] * 6, [10.0] * 6, True),
+        ([0.0] * 6, [0.0, 0.0, 10.0, 10.0, 10.0, 10.0], False),
+        ([0.0] * 5 + [10.0], [10.0] * 6, False),
+        ([0.0] * 3, [10.0] * 3, False),
+        ([None] * 6, [10.0] * 6, False),
+    ],
+    ids=["darker", "its interval is not", "as dark as a control", "no interval", "no control"],
+)
+def test_a_change_is_dark_if_its_whole_interval_is_above_each_control(
+    control: list[float | None], attach: list[float | None], named: bool
+) -> None:
+    events = ["control"] * len(control) + ["attach"] * len(attach)
+    rows = pd.DataFrame({"event": events, "dark_ms": pd.array([*control, *attach], dtype="Float64")})
+    rows = rows.assign(place="netns", label="a lab", mode="native", lost_packets=0, bare_ms=0.0, held_ms=0.0)
+    first, *_ = results(cast("Any", None), rows.assign(resolution_ms=1.0))
+    assert ("attach (native) 10 [10, 10] ms" in first) is named

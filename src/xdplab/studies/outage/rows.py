@@ -143,12 +143,13 @@ def results(_plan: OutagePlan, table: pd.DataFrame) -> list[str]:
 
 
 def _dark(rows: pd.DataFrame, table: pd.DataFrame) -> str:
-    """Name the changes that are darker than each control of the place."""
-    control = table[table["event"].eq("control") & table["label"].isin(rows["label"])]["dark_ms"]
-    floor = 0.0 if control.isna().all() else float(control.max())
-    lossy = [row for row in rows.to_dict("records") if row["median"] > floor]
+    """Name the changes whose whole interval is darker than each control of the place."""
+    control = table[table["event"].eq("control") & table["label"].isin(rows["label"])]["dark_ms"].dropna()
+    if control.empty or rows["low"].isna().all():
+        return "no change can be named dark: that takes six repetitions, and a control"
+    lossy = [row for row in rows.to_dict("records") if row["low"] > control.max()]
     named = [f"{name_of(row['event'], row['mode'])} ({row['mode']}) {_text(row)} ms" for row in lossy]
-    return f"dark are {', '.join(named)}" if named else "no change is darker than the controls"
+    return f"dark are {', '.join(named)}" if named else "no change is shown to be darker than the controls"
 
 
 def _bare(rows: pd.DataFrame) -> str:
