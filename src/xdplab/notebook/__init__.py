@@ -165,9 +165,9 @@ def history(
 
 
 def study(name: str, *, smallest: bool = False, **fields: Any) -> RunInHand:
-    """Start a study in a process of its own: execution, loading, jit, offload, neighbour or verifier.
+    """Start a study in a process of its own: execution, loading, jit, offload, outage, neighbour, verifier.
 
-    ``asked`` are its options as on the command line (`xdplab study NAME --help`): those that may be given several times
+    ``fields`` are its options as in a shell (`xdplab study NAME --help`); those that may be given several times
     are lists, ``places=["host", "vm:6.1:count"]``. ``smallest`` measures a small part, in a minute or two; options that
     are given override it. Raises PlanError naming the options there are.
     """
