@@ -184,6 +184,7 @@ def test_what_the_command_answers_fails_the_job_with_its_page_and_table(tmp_path
     assert (tmp_path / "STEP_SUMMARY").read_text() == "grown"
     assert ["actions/cache" in one or "actions/upload-artifact" in one for one in workflow.left_out] == [True, True]
     assert workflow.outputs["page"] in workflow.left_out[1]
+    assert "continue-on-error: true" in workflow.left_out[1]
 
 
 def test_what_the_docs_let_a_user_paste_has_inputs_of_the_action() -> None:
