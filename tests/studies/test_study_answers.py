@@ -47,10 +47,11 @@ def test_a_study_answers_first_in_three_sentences_and_its_tables_fit_a_terminal(
         ({"a": (2.0, None, None)}, True, "2"),
         ({"a": (2.0, 1.9, 2.1), "b": (1.0, 0.9, 1.1)}, False, "1 [0.9, 1.1] (b) to 2 [1.9, 2.1] (a)"),
         ({"a": (2.0, None, None), "b": (1.0, None, None)}, False, "about 1 (b) to 2 (a)"),
+        ({"a": (2.0, -0.5, 4.5)}, False, "about 2"),
     ],
 )
 def test_a_span_has_the_ends_their_names_and_intervals(values: dict[str, Any], exact: bool, told: str) -> None:
-    assert span({name: estimate(*ends) for name, ends in values.items()}, exact=exact) == told
+    assert span([(name, estimate(*ends)) for name, ends in values.items()], exact=exact) == told
 
 
 def test_a_unit_stands_above_its_rows_where_the_place_has_one() -> None:

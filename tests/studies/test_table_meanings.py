@@ -31,7 +31,7 @@ FACTS = {
         "results": ["13 of 13"],
         "test_bpf": ["3.54", "LD_ABS_LL", "6.68"],
         "classes": ["4.2", "call helper", "16"],
-        "filters": ["3.35", "4.63", "seccomp"],
+        "filters": ["3.34 (ip ipv4-dhcp)", "4.63 (seccomp granted)"],
         "traffic": ["1.9 to 2.9 %", "0.53 to 0.8 %"],
         "amplified": ["3.85"],
         "tcp": ["1.1 to 2.1 %", "0.29 to 0.61 %"],
@@ -77,13 +77,15 @@ def test_each_table_of_a_recorded_run_has_its_line(name: str, tmp_path: Path) ->
 
 
 def rows(unit: str, *values: float) -> pd.DataFrame:
-    return pd.DataFrame({"place": "here", "unit": unit, "name": [*"abcdef"[: len(values)]], "ratio": values})
+    keys = {"name": [*"abcd"[: len(values)]], "on": [*"xyxy"[: len(values)]]}
+    return pd.DataFrame({"place": "here", "unit": unit, **keys, "ratio": values})
 
 
 @pytest.mark.parametrize(
     ("shown", "facts"),
     [
         (rows("instructions", 3.0, 2.0, 4.0), ["2 (b)", "4 (c)"]),
+        (rows("instructions", 20.0, 2.0, 5.0, 6.0).assign(name=[*"aabb"]), ["2 (a y)", "20 (a x)"]),
         (rows("instructions", 3.0), ["3"]),
         (rows("ns", 3.0, 2.0, 4.0), []),
         (rows("instructions", float("nan")), []),
@@ -92,7 +94,7 @@ def rows(unit: str, *values: float) -> pd.DataFrame:
     ],
 )
 def test_a_range_is_of_exact_counts_of_this_run(shown: pd.DataFrame, facts: list[str]) -> None:
-    line = table_with_line("t", shown, ranging("ratio", ["name"], "it is", "times"), shown).meaning
+    line = table_with_line("t", shown, ranging("ratio", ["name", "on"], "it is", "times"), shown).meaning
     assert bool(line) == bool(facts)
     assert [fact for fact in facts if fact not in line] == []
 
@@ -102,5 +104,5 @@ NONE = float("nan")
 
 @pytest.mark.parametrize(("ends", "told"), [((2, 1.9, 2.1), True), ((2, NONE, NONE), False), ((2, 0.5, 8), False)])
 def test_a_measured_value_is_told_if_its_interval_supports_it(ends: tuple[float, float, float], told: bool) -> None:
-    values = {"a": estimate(1.0, 0.9, 1.1), "b": estimate(*ends)}
+    values = [("a", estimate(1.0, 0.9, 1.1)), ("b", estimate(*ends))]
     assert bool(supported(values, "times")) == told

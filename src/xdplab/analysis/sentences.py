@@ -49,7 +49,7 @@ class Estimate:
 
     @property
     def is_known(self) -> bool:
-        return self.high / self.low <= WIDEST  # False for NaN
+        return self.high <= WIDEST * self.low  # False for NaN, and for an interval with 0 in it
 
     def text(self, unit: str = "", scale: float = 1.0) -> str:
         """Return ``2.31 ns [2.2, 2.4]``; ``1.7 to 2.0 ns`` of points that differ; ``about 2 ns`` without interval."""
@@ -74,17 +74,20 @@ def estimate(value: float, low: float | None = None, high: float | None = None) 
     return Estimate(float(value), *ends)
 
 
-def span(values: Mapping[str, Estimate], unit: str = "", *, exact: bool = False) -> str:
+def span(values: Sequence[tuple[str, Estimate]], unit: str = "", *, exact: bool = False) -> str:
     """Return ``1.04 [1.02, 1.06] (matrix) to 2.13 (primes)``: the least and the most with their names; of one, it.
+
+    Two with the same name, such as repetitions, stand without it.
 
     A measurement without an interval is ``about`` so much; a count that a repetition gives again is ``exact``.
     """
     if len(values) == 1:
-        return _text(next(iter(values.values())), unit, exact)
-    (first, least), *_, (last, most) = sorted(values.items(), key=lambda item: item[1].value)
+        return _text(values[0][1], unit, exact)
+    (first, least), *_, (last, most) = sorted(values, key=lambda item: item[1].value)
     if three_digits(least.value) == three_digits(most.value):
         return _text(most, unit, exact)
-    return f"{_text(least, '', exact)} ({first}) to {_text(most, unit, exact or not most.is_known)} ({last})"
+    names = ("", "") if first == last else (f" ({first})", f" ({last})")
+    return f"{_text(least, '', exact)}{names[0]} to {_text(most, unit, exact or not most.is_known)}{names[1]}"
 
 
 def _text(one: Estimate, unit: str, exact: bool) -> str:

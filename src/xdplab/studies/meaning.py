@@ -37,20 +37,26 @@ def is_counted(shown: pd.DataFrame) -> bool:
     return "unit" not in shown or bool(shown["unit"].str.endswith(("instructions", "insns")).all())
 
 
+def names_of(rows: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
+    """Name each row by the first of ``keys``, and by as many more as tell all rows apart."""
+    few = (list(keys[:n]) for n in range(1, len(keys)))
+    enough = next((some for some in few if not rows.duplicated(some).any()), list(keys))
+    return rows[enough].astype("string").fillna("").agg(" ".join, axis=1).str.strip()
+
+
 def ranging(value: str, names: Sequence[str], begin: str, end: str) -> Meaning:
-    """Say the least and the most of a column of exact numbers with their names, between ``begin`` and ``end``."""
+    """Say the least and the most of a column of exact numbers with their `names_of`, between ``begin`` and ``end``."""
 
     def of(rows: pd.DataFrame) -> str:
         rows = rows.dropna(subset=[value])
         if rows.empty or not is_counted(rows):
             return ""
-        named = rows[list(names)].astype("string").fillna("").agg(" ".join, axis=1).str.strip()
-        values = {name: estimate(number) for name, number in zip(named, rows[value].astype(float), strict=True)}
-        return f"{span(values, exact=True)} {end}"
+        values = map(estimate, rows[value].astype(float))
+        return f"{span([*zip(names_of(rows, names), values, strict=True)], exact=True)} {end}"
 
     return lambda shown, _table: by_place(shown, begin, of)
 
 
-def supported(values: Mapping[str, Estimate], end: str) -> str:
+def supported(values: Sequence[tuple[str, Estimate]], end: str) -> str:
     """Say the least and the most of values of which each has an interval; nothing of others."""
-    return f"{span(values)} {end}" if values and all(one.is_known for one in values.values()) else ""
+    return f"{span(values)} {end}" if values and all(one.is_known for _, one in values) else ""

@@ -1,6 +1,7 @@
 """Searches with modelled DUTs must find the model's values."""
 
 import json
+import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from xdplab.run.state import as_json
 from xdplab.studies.search.kind import SearchRequest, as_searched
 from xdplab.studies.search.profile import PROFILES, Rfc2544Tests, profile
 from xdplab.studies.search.rfc2544 import Offer, Offered, back_to_back, loss_curve, search
-from xdplab.studies.search.rows import remarks, rfc2544_tables, row_of, shown
+from xdplab.studies.search.rows import remarks, rfc2544_lines, rfc2544_tables, row_of, shown
 from xdplab.studies.search.study import SearchFacts, SearchStudy, Send, largest_accesses, search_point
 from xdplab.studies.search.views import VIEWS
 from xdplab.studies.traffic.pdr import offered_rate
@@ -408,6 +409,21 @@ def test_a_search_by_rfc2544_has_the_tables_and_figures_that_it_asks_for() -> No
     marks = VIEWS["loss"](table).marks
     assert marks["x"].max() == pytest.approx(50), "the generator reaches half of the link's rate"
     assert marks["value"].max() == pytest.approx(62)
+
+
+def test_a_line_of_rfc2544_is_of_all_repetitions_and_of_what_was_offered() -> None:
+    """The generator reaches 4 of the link's 10 Mpps."""
+    rows = []
+    for forwards in (hard(LINE), hard(2e6), hard(1e6), lambda rate: 0.9 * rate):
+        found = search_point(dut(forwards), TESTS, LINE, 2.5 * LINE)
+        rows.append(row_of(trials("split")[0], attempt_of("t", facts=as_json(SearchFacts(search=found.short)))))
+    one, all_four, lossy = (rfc2544_lines(pd.DataFrame(some)) for some in (rows[:1], rows, rows[3:]))
+    for name in ("loss", "throughput"):
+        (only,), (least, most) = (re.findall(r"[\d.]+", line[name].partition("%")[0]) for line in (one, all_four))
+        assert float(only) == float(most) == 40
+        assert float(least) == pytest.approx(10, rel=0.06)
+        assert "in 3 of 4 searches" in all_four[name]
+    assert not {"loss", "throughput"} & {*lossy}
 
 
 def test_frames_of_several_sizes_are_searched_beside_the_standards_sizes() -> None:

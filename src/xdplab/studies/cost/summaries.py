@@ -57,7 +57,7 @@ def _wholes(_shown: pd.DataFrame, table: pd.DataFrame) -> str:
     if len(rows) == 1:
         return _of(rows.iloc[0], table, {})
     ends = ("instructions", "low_instructions", "high_instructions")
-    values = {_named(row, rows): estimate(*(row[end] for end in ends)) for row in rows.to_dict("records")}
+    values = [(_named(row, rows), estimate(*(row[end] for end in ends))) for row in rows.to_dict("records")]
     costs = span(values, exact=True) if rows["exact"].notna().all() else supported(values, "")
     return f"a packet costs {costs.strip()} instructions" if costs else ""
 
@@ -74,10 +74,11 @@ MANY_TIMES = 6
 
 def _per_ns(_shown: pd.DataFrame, table: pd.DataFrame) -> str:
     rows = table.loc[table["part"].eq(WHOLE) & table["timed_trials"].ge(MANY_TIMES)]
-    values = {
-        _named(row, rows): estimate(*(row["instructions"] / row[end] for end in ("ns_per_packet", "high_ns", "low_ns")))
+    ends = ("ns_per_packet", "high_ns", "low_ns")
+    values = [
+        (_named(row, rows), estimate(*(row["instructions"] / row[end] for end in ends)))
         for row in rows.to_dict("records")
-    }
+    ]
     text = supported(values, "instructions per ns")
     return f"a packet gets {text}" if text else ""
 

@@ -16,7 +16,7 @@ from xdplab.analysis.sentences import estimate, one_of_places, sentence, span
 from xdplab.labs.base import ARCHITECTURE_MARK
 from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.execution.points import BACKENDS, REFERENCE, ExecutionPoint, ExecutionRequest, state_words
-from xdplab.studies.meaning import Make, Meaning, ranging, with_meanings
+from xdplab.studies.meaning import Make, Meaning, names_of, ranging, with_meanings
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
 from xdplab.text import natural
@@ -365,7 +365,7 @@ def _prime_ratios(_shown: pd.DataFrame, table: pd.DataFrame) -> str:
         if all(map(len, both)):
             jit, user = map(Spread.of, both)
             ratio = estimate(jit.mean / user.mean, jit.low / user.high, jit.high / user.low)
-            parts[str(label)] = f"{span({'': ratio}, exact=_is_counted(group))} times user space"
+            parts[str(label)] = f"{span([('', ratio)], exact=_is_counted(group))} times user space"
     theirs = f"published: {THEIRS['jit / user']}"
     return f"compiled BPF takes {one_of_places(parts)}; {theirs}" if parts else ""
 
@@ -398,7 +398,7 @@ TABLES: dict[str, tuple[str, Make, Meaning]] = {
     "primes": ("Primes up to 100: mean ± standard deviation of ten calls after five", primes, _prime_ratios),
     "causes": (
         "The prime counter in several forms: each cause as a factor", causes,
-        ranging("by user space's primes", ["form", "backend"], "a form takes", "times user space's primes"),
+        ranging("by user space's primes", ["form", "backend", "measured"], "a form takes", "times user space's primes"),
     ),
     "kernels": ("Counted instructions by kernel and mitigations", kernels, _by_kernels),
     "chains": (
@@ -440,16 +440,17 @@ def _beside(costs: pd.DataFrame, _warm: pd.DataFrame, backend: str) -> str:
         return ""
     rows = costs[costs["backend"].eq(backend) & costs["ratio"].notna() & costs["benchmark"].ne(CLOCK_ALONE)]
     parts = {
-        str(label): f"{_ratios(of_place)} times {_OTHERS[of_place['reference'].iloc[0]]}"
+        str(label): ", ".join(
+            f"{_ratios(each)} times {_OTHERS[str(other)]}" for other, each in of_place.groupby("reference", sort=False)
+        )
         for label, of_place in rows.groupby("label", sort=False)
     }
     return f"{_NAMED[backend]} takes {one_of_places(parts)}" if parts else ""
 
 
 def _ratios(rows: pd.DataFrame) -> str:
-    values = {row["benchmark"]: estimate(row["ratio"], row["ratio_low"], row["ratio_high"])
-              for row in rows.to_dict("records")}  # fmt: skip
-    return span(values, exact=_is_counted(rows))
+    values = map(estimate, rows["ratio"], rows["ratio_low"], rows["ratio_high"])
+    return span([*zip(names_of(rows, ["benchmark", "pause_us"]), values, strict=True)], exact=_is_counted(rows))
 
 
 def _of_a_link(costs: pd.DataFrame, table: pd.DataFrame) -> str:
@@ -470,7 +471,7 @@ def _links(chains: pd.DataFrame) -> Iterator[tuple[str, str]]:
                 first, last = rows.iloc[0], rows.iloc[-1]
                 each = (last["value"] - first["value"]) / float(last["links"] - first["links"])
                 unit = " instructions" if _is_counted(rows) else " ns"
-                text = span({"": estimate(each)}, unit, exact=_is_counted(rows))
+                text = span([("", estimate(each))], unit, exact=_is_counted(rows))
                 texts.append(f"{text} {_HOW[backend]}")
         if texts:
             yield str(label), ", ".join(texts)

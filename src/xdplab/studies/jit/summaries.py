@@ -26,7 +26,7 @@ from xdplab.studies.jit.points import (
     JitPoint,
     JitRequest,
 )
-from xdplab.studies.meaning import Make, Meaning, by_place, ranging, with_meanings
+from xdplab.studies.meaning import Make, Meaning, by_place, names_of, ranging, with_meanings
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
 from xdplab.text import many
@@ -286,8 +286,8 @@ def _counts(begin: str) -> Meaning:
     return lambda shown, _table: by_place(shown, begin, lambda rows: many(len(rows), "test"))
 
 
-def _of_both(name: str) -> Meaning:
-    return ranging("speed-up", [name], "the interpreter takes", _AS_MANY)
+def _of_both(*names: str) -> Meaning:
+    return ranging("speed-up", names, "the interpreter takes", _AS_MANY)
 
 
 _AS_MANY = "times as many instructions as compiled code"
@@ -304,16 +304,17 @@ TABLES: dict[str, tuple[str, Make, Meaning]] = {
     "failures": ("Tests that failed", failures, _counts("another result than the kernel expects had")),
     "test_bpf": (
         "Every test of the kernel's own, in both modes (cost of one run, mean over its cases)", all_tests,
-        _of_both("test"),
+        _of_both("test", "suite", "number"),
     ),
     "classes": ("One body of each instruction class", classes, _of_both("class")),
-    "filters": ("Classic filters, one run", filters, _of_both("filter")),
+    "filters": ("Classic filters, one run", filters, _of_both("filter", "on")),
     "traffic": (
         "Classic filters under traffic, one datagram, interpreted (before) and compiled (after)", traffic,
         _filter_shares,
     ),
     "amplified": (
-        "Classic filters, one run, by many packet sockets with the same filter", amplified, _of_both("filter"),
+        "Classic filters, one run, by many packet sockets with the same filter", amplified,
+        _of_both("filter", "datagram is", "packet sockets"),
     ),
     "tcp": (
         "Classic filters beside netperf's TCP tests, interpreted (before) and compiled (after)", tcp, _filter_shares,
@@ -340,37 +341,39 @@ def _speed_ups(table: pd.DataFrame) -> str:
 
 
 def _of_place(table: pd.DataFrame) -> Iterator[str]:
-    tests = joined.tests(table)
-    for rows, names, what in (
-        (joined.side_by_side(joined.part(table, INSN_CLASSES), ["subject"]), "subject", "one instruction"),
-        (tests[tests["subject"].eq(SUITES[0])], "name", "one of the kernel's own tests"),
-        (joined.side_by_side(joined.part(table, FILTERS), ["subject", "name"]), "subject", "a classic filter"),
+    tests, by = joined.tests(table), ["subject", "name"]
+    for of_part, keys, what in (
+        (joined.side_by_side(joined.part(table, INSN_CLASSES), ["subject"]), ["subject"], "one instruction"),
+        (tests[tests["subject"].eq(SUITES[0])], ["name", "number"], "one of the kernel's own tests"),
+        (joined.side_by_side(joined.part(table, FILTERS), by), by, "a classic filter"),
     ):
-        values = {str(row[names]): estimate(row[SPEED_UP]) for row in rows.dropna(subset=[SPEED_UP]).to_dict("records")}
-        if values:
-            counted = _counted(rows)
+        rows = of_part.dropna(subset=[SPEED_UP])
+        if len(rows):
+            values, counted = [*zip(names_of(rows, keys), map(estimate, rows[SPEED_UP]), strict=True)], _counted(rows)
             yield f"{span(values, exact=counted)} times as {'many instructions' if counted else 'long'} for {what}"
 
 
 def _one_mode(table: pd.DataFrame) -> str:
     """Return what one instruction costs at places that have only one of the modes."""
-    parts = {}
+    parts: dict[str, str] = {}
     for label, of_place in table.groupby("label", sort=False):
         rows = joined.side_by_side(joined.part(of_place, INSN_CLASSES), ["subject"])
+        texts = []
         for mode in MODES:
             costed = rows.dropna(subset=[mode])
             if len(costed):
-                values = {row["subject"]: estimate(row[mode]) for row in costed.to_dict("records")}
+                values = [*zip(costed["subject"], map(estimate, costed[mode]), strict=True)]
                 unit = f" {costed['unit'].iloc[0]}"
-                parts[str(label)] = f"{span(values, unit, exact=_counted(costed))} {HOW[mode]}"
+                texts.append(f"{span(values, unit, exact=_counted(costed))} {HOW[mode]}")
+        parts |= {str(label): " and ".join(texts)} if texts else {}
     return f"one instruction costs {one_of_places(parts)}" if parts else ""
 
 
 def _shares(table: pd.DataFrame) -> str:
     parts = {}
     for label, of_place in table.groupby("label", sort=False):
-        rows = pd.concat([joined.shares(joined.part(of_place, part), ["subject", key])
-                          for part, key in ((TRAFFIC, "number"), (TCP, "name"))])  # fmt: skip
+        rows = pd.concat([joined.shares(joined.part(of_place, part), ["subject", "name", *more])
+                          for part, more in ((TRAFFIC, ["number"]), (TCP, []))])  # fmt: skip
         texts = [f"{_percents(rows[mode])} {HOW[mode]}" for mode in MODES if rows[mode].notna().any()]
         if texts:
             parts[str(label)] = " and ".join(texts)

@@ -230,7 +230,7 @@ def _compiled(_shown: pd.DataFrame, table: pd.DataFrame) -> str:
     keys = [*NAMED[1:], "kernel"]
     bpf, module = (rows.loc[rows["kind"].eq(kind)] for kind in (BPF, MODULE))
     both = module[[*keys, *_ENDS]].merge(bpf[[*NAMED[1:], *_ENDS]], on=NAMED[1:], suffixes=("", "_b"))
-    values = {f"{_program(row)}, {row['kernel']}": _by(row, "_b") for _, row in both.iterrows()}
+    values = [(f"{_program(row)}, {row['kernel']}", _by(row, "_b")) for _, row in both.iterrows()]
     text = supported(values, "times as long for a module as for BPF")
     return f"compiling takes {text}" if text else ""
 
@@ -239,7 +239,7 @@ def _started(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
     def alone(rows: pd.DataFrame) -> str:
         (row,) = rows.to_dict("records")
         value = estimate(*(row[end] for end in _ENDS))
-        return supported({"": value}, f"{row['unit']} before it loads anything")
+        return supported([("", value)], f"{row['unit']} before it loads anything")
 
     return by_place(shown, "a loader's process takes", alone)
 
@@ -251,7 +251,7 @@ def _inserted(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
         insmod = rows.loc[rows["process"].eq(PROCESS_WORDS[INSMOD])]
         others = rows.drop(index=insmod.index)[["process", *_ENDS]]
         both = others.merge(insmod[list(_ENDS)], how="cross", suffixes=("", "_b"))
-        return supported({row["process"]: _by(row, "_b") for _, row in both.iterrows()}, "times insmod")
+        return supported([(row["process"], _by(row, "_b")) for _, row in both.iterrows()], "times insmod")
 
     return by_place(shown, "a whole process takes", beside)
 
@@ -352,7 +352,7 @@ def _unit(rows: pd.DataFrame) -> str:
 
 
 def _grows(rows: pd.DataFrame) -> str:
-    return span({"": _quotient(rows.iloc[-1], rows.iloc[0])}, exact=rows["clock"].iloc[0] != "time")
+    return span([("", _quotient(rows.iloc[-1], rows.iloc[0]))], exact=rows["clock"].iloc[0] != "time")
 
 
 def _beside(whole: pd.DataFrame) -> str:
@@ -360,7 +360,7 @@ def _beside(whole: pd.DataFrame) -> str:
     both = sides[0].merge(sides[1], on=["place", "label", "clock", "program", "form", "accesses"], suffixes=("", "_b"))
     texts = {}
     for label, rows in both.groupby("label", sort=False):
-        values = {_program(row): _by(row, "_b") for _, row in rows.iterrows()}
+        values = [(_program(row), _by(row, "_b")) for _, row in rows.iterrows()]
         times = span(values, exact=rows["clock"].iloc[0] != "time")
         texts[str(label)] = f"{times} times the same code as a module{_unit(rows)}"
     return f"loading BPF costs {one_of_places(texts)}" if texts else ""

@@ -166,7 +166,7 @@ def results(_plan: NeighbourPlan, table: pd.DataFrame) -> list[str]:
         parts = {}
         for label, rows in table.groupby("label", sort=False):
             if of_arms := ratios(rows, column):
-                parts[str(label)] = f"{verb} {span(of_arms)}{rest}"
+                parts[str(label)] = f"{verb} {span([*of_arms.items()])}{rest}"
         if parts:
             lines.append(sentence(one_of_places(parts)))
     return lines

@@ -125,22 +125,31 @@ def rfc2544_tables(table: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
 
 
 def rfc2544_lines(table: pd.DataFrame) -> dict[str, str]:
-    """Return what these tables mean, in a line each; a latency's repetitions are not kept, so it has no interval."""
-    passed, lossless, bursts = dict[str, Estimate](), dict[str, Estimate](), dict[str, Estimate]()
-    for row in (row for row in _rows(table) if row.get("loss_curve") is not None):
-        label = point_label(row)
-        shares = [at["share"] for at in json.loads(row["loss_curve"]) if at["loss_ratio"] == 0]
-        lossless |= {label: estimate(100 * max(shares))} if shares else {}
-        passed |= {} if row["ndr_pps"] is None else {label: estimate(100 * row["ndr_pps"] / row["max_pps"])}
+    """Return what these tables mean, in a line each: the range over the searches that have the result.
+
+    A latency's repetitions are not kept, so it has no interval.
+    """
+    passed, lossless, bursts = (list[tuple[str, Estimate]]() for _ in range(3))
+    rows = [row for row in _rows(table) if row.get("loss_curve") is not None]
+    for row in rows:
+        label, percent_pps = point_label(row), row["max_pps"] / 100
+        offered = [at["offered_pps"] for at in json.loads(row["loss_curve"]) if at["loss_ratio"] == 0]
+        lossless += [(label, estimate(max(offered) / percent_pps))] if offered else []
+        passed += [] if row["ndr_pps"] is None else [(label, estimate(row["ndr_pps"] / percent_pps))]
         mean, sd, n = (row.get(f"back_to_back_{name}") for name in ("mean", "sd", "repetitions"))
         half = nan if sd is None or n is None or n < 2 else t_quantile(0.975, n - 1) * sd / n**0.5
-        bursts |= {} if mean is None else {label: estimate(mean, mean - half, mean + half)}
+        bursts += [] if mean is None else [(label, estimate(mean, mean - half, mean + half))]
+    of_maximum = " % of the maximum rate"
     lines = {
-        "throughput": ("without loss goes", span(passed, " %", exact=True) if passed else "", "of the maximum rate"),
-        "loss": ("no frame is lost at", span(lossless, " %", exact=True) if lossless else "", "of the maximum rate"),
-        "back_to_back": ("a burst passes whole of", supported(bursts, "frames"), ""),
+        "throughput": ("without loss goes", passed, span(passed, of_maximum, exact=True) if passed else ""),
+        "loss": ("no frame is lost at", lossless, span(lossless, of_maximum, exact=True) if lossless else ""),
+        "back_to_back": ("a burst passes whole of", bursts, supported(bursts, "frames")),
     }
-    return {name: sentence(" ".join(words).strip()) for name, words in lines.items() if words[1]}
+    return {
+        name: sentence(f"{begin} {text}" + (f", in {len(of)} of {len(rows)} searches" if len(of) < len(rows) else ""))
+        for name, (begin, of, text) in lines.items()
+        if text
+    }
 
 
 _LATENCY = ("mean", "least", "greatest")

@@ -352,7 +352,7 @@ def _cost(table: pd.DataFrame) -> str:
     for column, unit, counted in (("verify_ns", " ns", False), ("verify_instructions", " instructions", True)):
         for label, rows in worked.dropna(subset=[column]).groupby("label", sort=False):
             families = rows["family"].fillna(rows["corpus"]).str.cat(rows["form"], sep=" ", na_rep="").str.strip()
-            values = {str(name): _of_one(of_family, column) for name, of_family in rows.groupby(families, sort=False)}
+            values = [(str(name), _of_one(of_family, column)) for name, of_family in rows.groupby(families, sort=False)]
             texts.append(f"{span(values, unit, exact=counted)}, {label}")
     return f"an instruction that the verifier looks at costs {_first(texts, 'kernels')}" if texts else ""
 
