@@ -15,13 +15,18 @@ from xdplab.studies.execution.runs import ExecutionFacts, ExecutionStudy
 from xdplab.studies.jit.runs import JitStudy
 from xdplab.studies.kinds import STUDIES, kind_named
 from xdplab.studies.loading.runs import LoadingStudy
+from xdplab.studies.neighbour.runs import NeighbourStudy
 from xdplab.studies.offload.runs import OffloadStudy
+from xdplab.studies.outage.runs import OutageStudy
 from xdplab.studies.search.study import SearchStudy
 from xdplab.studies.traffic.session import TrafficSession
 from xdplab.studies.trial_facts import Limit, Missing, ProgramRuns, TestRuns, TrialCpus, TrialFacts
 from xdplab.studies.verifier.study import VerifierStudy
 
-EVERY = (TrafficSession, SearchStudy, VerifierStudy, ExecutionStudy, LoadingStudy, JitStudy, OffloadStudy, CostStudy)
+EVERY = (
+    *(TrafficSession, SearchStudy, VerifierStudy, ExecutionStudy, LoadingStudy, JitStudy, OffloadStudy, CostStudy),
+    *(OutageStudy, NeighbourStudy),
+)
 
 
 def attempt(facts: dict[str, object]) -> Attempt:

@@ -70,7 +70,7 @@ def _lookups(table: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each case of lookups in a map of given entries: the program's instructions with those that it
     calls, less those at N = 0, by N; a panel for hits and for misses, by mode and kernel if there are several."""
     work = table.loc[table["part"].isin((PROGRAM, CALLED))].groupby("trial_id")["instructions"].sum()
-    cases = table.loc[table["part"].eq(WHOLE)].assign(work=lambda rows: rows["trial_id"].map(work))
+    cases = table.loc[table["part"].eq(WHOLE)].assign(work=lambda rows: rows["trial_id"].map(work).astype("Float64"))
     zeros = cases.loc[cases["program"].str.match(r"\w+:0(,|$)")].drop_duplicates(_SETTING)
     named = cases["program"].str.extract(_LOOKUPS).astype({"n": "Float64", "entries": "Float64"})
     rows = cases.join(named).loc[lambda rows: rows["n"].gt(0).fillna(False)]
