@@ -24,7 +24,7 @@ PLUGGED_IN = (
     "xdplab.labs.uml",
     "xdplab.deploy.dpdk",
 )
-MOST_FILES, MOST_LINES = 100, 17_650
+MOST_FILES, MOST_LINES = 97, 17_500
 
 
 def modules() -> dict[str, Path]:

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xdplab.errors import HostError, LabError, LabInUseError
+from xdplab.errors import HostError, LabError, LabInUseError, XdplabError
 from xdplab.labs import cache, control, keeper_socket
 from xdplab.labs.base import LinkEnds
 from xdplab.lazy import lazy
 from xdplab.run.disk import is_listed
-from xdplab.run.waiting import held_for, words_of_holder
-from xdplab.text import SOON_S
+from xdplab.run.rundir import RunDirectory
+from xdplab.run.state import read_state
+from xdplab.run.waiting import MEASURED, words_of
+from xdplab.text import SOON_S, duration
 
 if TYPE_CHECKING:
     from xdplab.hosts import ssh
@@ -251,7 +253,7 @@ def _hold(cpu: int, held: contextlib.ExitStack, who: str, tell: Callable[[str | 
     began, waited = time.monotonic(), False
     while _root_holds(cpu) or not _locked(lock):
         if not waited and time.monotonic() > began + SOON_S:
-            other = "a lab of root's" if _root_holds(cpu) else words_of_holder(os.pread(lock, MOST_BYTES, 0))
+            other = "a lab of root's" if _root_holds(cpu) else _words_of_holder(os.pread(lock, MOST_BYTES, 0))
             tell(f"{who}: {other} measures on CPU {cpu}")
             waited = True
         if time.monotonic() > began + TURN_S:
@@ -261,7 +263,7 @@ def _hold(cpu: int, held: contextlib.ExitStack, who: str, tell: Callable[[str | 
             )
         time.sleep(TURN_LOOK_S)
     os.ftruncate(lock, 0)
-    os.pwrite(lock, held_for(), 0)
+    os.pwrite(lock, _held_for(), 0)
     if waited:
         tell(None)
 
@@ -289,3 +291,21 @@ def _locked(lock: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _held_for() -> bytes:
+    """Return what the holder of a CPU writes for those who wait for it: the folder of its run."""
+    run = MEASURED.get()
+    return b"" if run is None else os.fsencode(run.path.resolve())
+
+
+def _words_of_holder(written: bytes) -> str:
+    """Return who holds what this process waits for, by what the holder wrote: user, run, since when, time to go."""
+    try:
+        run = RunDirectory.open(Path(os.fsdecode(written))) if written else None
+        left_s = None if run is None else read_state(run).eta_s
+    except (OSError, XdplabError):  # it has gone meanwhile
+        return "another lab"
+    if run is None:
+        return "another lab"
+    return words_of(run) + ("" if left_s is None else f", which has {duration(left_s)} to go,")

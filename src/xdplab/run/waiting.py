@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import pwd
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from pathlib import Path
 
-from xdplab.errors import ResultsWarning, XdplabError
+from xdplab.errors import ResultsWarning
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import read_state
-from xdplab.text import duration
 
 AGAIN_S = 30.0
 """Seconds until a run says again that it waits: two that take turns wait at each trial."""
@@ -53,24 +49,6 @@ def recorded(run: RunDirectory) -> Iterator[None]:
     finally:
         WAITS.reset(waits)
         MEASURED.reset(measured)
-
-
-def held_for() -> bytes:
-    """Return what the holder of a CPU writes for those who wait for it: the folder of its run."""
-    run = MEASURED.get()
-    return b"" if run is None else os.fsencode(run.path.resolve())
-
-
-def words_of_holder(written: bytes) -> str:
-    """Return who holds what this process waits for, by what the holder wrote: user, run, since when, time to go."""
-    try:
-        run = RunDirectory.open(Path(os.fsdecode(written))) if written else None
-        left_s = None if run is None else read_state(run).eta_s
-    except (OSError, XdplabError):  # it has gone meanwhile
-        return "another lab"
-    if run is None:
-        return "another lab"
-    return words_of(run) + ("" if left_s is None else f", which has {duration(left_s)} to go,")
 
 
 def words_of(run: RunDirectory) -> str:
