@@ -6,6 +6,9 @@
 
 #include <bpf/bpf_helpers.h>
 
+#ifndef NUMBER // the study builds one with 1 and one with 2
+#define NUMBER 1
+#endif
 #define LAST_OF_SOURCE (2 * ETH_ALEN - 1)
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
