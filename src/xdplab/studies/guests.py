@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdplab.errors import HostError, LabError, LabInUseError, MissingToolError, UnsupportedError
+from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, require_name, use_lab
 from xdplab.labs.base import HOST, MITIGATED, OWN_KERNEL, Clock
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 else:  # only some studies build something for a guest
     native, trees = lazy("xdplab.deploy.native"), lazy("xdplab.labs.guests.modules")
     uml_source = lazy("xdplab.labs.uml.package")
-    headers, headers = lazy("xdplab.labs.vm.headers"), lazy("xdplab.labs.vm.headers")
+    headers = lazy("xdplab.labs.vm.headers")
 
 MOST_GUESTS = 4
 """Number of counting guests of one kernel side by side; a further study waits for one of them."""
@@ -354,3 +355,13 @@ def _label(name: str, release: str, clock: Clock) -> str:
     worth = "instructions counted" if clock == "instructions" else "time"
     guarded = ", mitigations on" if MITIGATED in name else ""
     return f"{kind}, Linux {release}, {worth}{guarded}"
+
+
+def tool_in(lab: Lab, host: Host, name: str) -> str:
+    """Return the path of one of `native`'s tools on a host of ``lab``: compiled there, or here for hosts without
+    compilers. Raises HostError."""
+    folder = f"{lab.work_dir(host)}/native"
+    if lab.native_dir is None:
+        return native.build_tool(host, name, folder)
+    host.put(Path(native.build_tool(LocalHost(), name, str(lab.native_dir))), f"{folder}/{name}", mode=0o755)
+    return f"{folder}/{name}"

@@ -7,16 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from xdplab.deploy.native import build_tool
 from xdplab.deploy.xdp import XdpRequest, attach, await_nothing_attached
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab
 from xdplab.programs.build import build
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import UserProgram
 from xdplab.run.waiting import WAITS
-from xdplab.studies.guests import free_lab
+from xdplab.studies.guests import free_lab, tool_in
 from xdplab.studies.neighbour.points import (
     ARMS,
     OBJECT,
@@ -55,7 +53,7 @@ class NeighbourStudy(PlacedSession):
         if lab.clock != "time":
             raise UnsupportedError(f"{name}: {lab.label}: TCP needs time", remedy="netns, vm:KERNEL:kvm, an inventory")
         require_tool(lab)
-        self.tool = _xdpload(lab)
+        self.tool = tool_in(lab, lab.dut, "xdpload")
         await_nothing_attached(lab.dut, lab.dut_interface)
         hold_addresses(lab, self.stack)
         release = lab.dut.run(["uname", "-r"]).text.strip()
@@ -92,15 +90,6 @@ class NeighbourStudy(PlacedSession):
             facts.mode_obtained = loader.in_kernel(lab.dut).mode
             yield
             loader.detach()
-
-
-def _xdpload(lab: Lab) -> str:
-    """Return the path of the loader on the DUT; a lab of this machine takes what is compiled here."""
-    folder = f"{lab.work_dir(lab.dut)}/native"
-    if lab.native_dir is None:
-        return build_tool(lab.dut, "xdpload", folder)
-    lab.dut.put(Path(build_tool(LocalHost(), "xdpload", str(lab.native_dir))), f"{folder}/xdpload", mode=0o755)
-    return f"{folder}/xdpload"
 
 
 STUDY = study_kind(

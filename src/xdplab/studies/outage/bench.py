@@ -10,19 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from xdplab.deploy.native import build_tool
 from xdplab.deploy.xdp import AttachedProgram, XdpLoader, XdpRequest, attach, await_nothing_attached
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.formats.ethtool import parse_driver
 from xdplab.formats.reading import as_list, as_object, json_of, lines_of
 from xdplab.generators import Generator, GeneratorSettings
-from xdplab.hosts import Host
-from xdplab.hosts.local import LocalHost
 from xdplab.hosts.tool import ToolSession, fields
 from xdplab.labs import Lab
 from xdplab.programs.build import build
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import UserProgram
+from xdplab.studies.guests import tool_in
 from xdplab.studies.outage.gaps import FrameRun, gaps_of
 from xdplab.studies.outage.points import CHANGES, FIRST, OTHER_MODE, SECOND, OutagePoint
 from xdplab.studies.places import PlaceFacts
@@ -73,8 +71,8 @@ class OutageBench:
         lab.dut.put(_LISTENER, f"{folder}/{_LISTENER.name}")
         return cls(
             lab,
-            _tool(lab, lab.tg, "xdpgen"),
-            _tool(lab, lab.dut, "xdpload"),
+            tool_in(lab, lab.tg, "xdpgen"),
+            tool_in(lab, lab.dut, "xdpload"),
             f"{folder}/{_LISTENER.name}",
             programs,
             parse_driver(lab.dut.run(["ethtool", "-i", lab.dut_interface]).stdout),
@@ -171,12 +169,3 @@ def heard_in(raw: Path) -> list[FrameRun]:
     *_, last = lines_of((raw / HEARD).read_bytes(), _LISTENER.name)
     heard = as_object(json_of(last, _LISTENER.name), _LISTENER.name)
     return [FrameRun(*map(int, cast("list[int]", run))) for run in as_list(heard["runs"], "runs")]
-
-
-def _tool(lab: Lab, host: Host, name: str) -> str:
-    """Return the path of a C tool on a host: compiled here, if the lab's hosts have this machine's compilers."""
-    target = f"{lab.work_dir(host)}/outage/{name}"
-    if lab.native_dir is None:
-        return build_tool(host, name, f"{lab.work_dir(host)}/native")
-    host.put(Path(build_tool(LocalHost(), name, str(lab.native_dir))), target, mode=0o755)
-    return target
