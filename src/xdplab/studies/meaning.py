@@ -39,9 +39,9 @@ def is_counted(shown: pd.DataFrame) -> bool:
 
 def names_of(rows: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
     """Name each row by the first of ``keys``, and by as many more as tell all rows apart."""
-    few = (list(keys[:n]) for n in range(1, len(keys)))
-    enough = next((some for some in few if not rows.duplicated(some).any()), list(keys))
-    return rows[enough].astype("string").fillna("").agg(" ".join, axis=1).str.strip()
+    first = (list(keys[:n]) for n in range(1, len(keys)))
+    telling = next((some for some in first if not rows.duplicated(some).any()), list(keys))
+    return rows[telling].astype("string").fillna("").agg(" ".join, axis=1).str.strip()
 
 
 def ranging(value: str, names: Sequence[str], begin: str, end: str) -> Meaning:

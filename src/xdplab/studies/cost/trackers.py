@@ -1,7 +1,7 @@
 """A run's counts as JSON for what tracks benchmarks over commits.
 
-A benchmark is a packet of a program, and each of its totals a measure. One that holds to a range only has
-its ends, too.
+A benchmark is a packet of a program, and each of its totals a measure. A total that is known to a range has
+the range's ends beside it.
 Sources: github-action-benchmark's README, ``customSmallerIsBetter``; https://bencher.dev/bmf.json.
 """
 

@@ -1,4 +1,4 @@
-"""What the runs of frames at the listener say about a change: lost, dark, bare and silent."""
+"""What the runs of frames at the listener say about a change: what was lost, came bare, or was held up."""
 
 from __future__ import annotations
 
