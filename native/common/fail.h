@@ -13,6 +13,11 @@ const char *error_words(int error);
 __attribute__((noreturn, format(printf, 4, 5))) void fail(const char *step, int error, const char *log,
                                                           const char *format, ...);
 
+// The error line of no errno as a constant, for a signal handler. Neither text may need escapes in JSON.
+#define FAILURE_LINE(step, message)                                                                          \
+    "{\"type\":\"error\",\"step\":\"" step "\",\"errno\":null,\"error\":null,\"message\":\"" message         \
+    "\",\"log\":null}\n"
+
 // Prints the error line; the tool continues.
 __attribute__((format(printf, 3, 4))) void complain(const char *step, int error, const char *format, ...);
 
