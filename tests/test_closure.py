@@ -1,7 +1,5 @@
 """What a reader of the main job must be able to reach, and what can be deleted without it."""
 
-from __future__ import annotations
-
 import ast
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The sentences of a run: their numbers are those of the model that made the trials."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

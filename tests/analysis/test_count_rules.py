@@ -1,7 +1,5 @@
 """Two counts of the same frames must agree: of those handed over, sent, received, decided on, and come back."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Labs as a factor: what the analysis says of made-up labs with known speeds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The first commit, or kernel, that changes what a packet costs: found, or one of a few, and never guessed."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Planted regressions in real repositories, counted in guests and raced in a lab."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A claim about a run's points holds, is refuted, or cannot be told; a wrong claim is refused with its line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Somebody's claims are judged on this machine, beside what they measured; a run with claims shows them itself."""
 
-from __future__ import annotations
-
 import shutil
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a user sees during a run: its size, a first figure, and how to continue after Ctrl-C."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What `race` measures: programs follow the options, plans follow their own text; unfair pairs are refused."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """A command imports only what it uses: the imports of help, errors, `status`, `plan` and `lab status`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -4,8 +4,6 @@ A release newer than this machine's Debian needs a newer C library too. Each com
 libraries of its own suite, and their dynamic linker starts it.
 """
 
-from __future__ import annotations
-
 import functools
 import platform
 import re

@@ -1,7 +1,5 @@
 """Compiles every BPF object of the project with the current clang (`find_clang`)."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

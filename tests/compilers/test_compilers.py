@@ -1,7 +1,5 @@
 """Every BPF object × every clang of Debian × kernels: the verifier accepts it, and N accesses stay N."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

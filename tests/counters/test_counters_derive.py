@@ -1,7 +1,5 @@
 """Derived values use only files: every number is a difference of two readings, or null with the reason."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Builds on the host: cached by content, complete or absent; a missing tool is named with its package."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Ring buffers and perf event arrays of the program are read while it is attached, as their user would."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

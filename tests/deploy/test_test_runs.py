@@ -1,7 +1,5 @@
 """A test run takes the path of live frames: from the port, by its queue, each an unchanged frame."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

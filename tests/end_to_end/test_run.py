@@ -1,7 +1,5 @@
 """From a plan to trustworthy numbers, through the command line, with real packets over SSH."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

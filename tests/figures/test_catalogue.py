@@ -1,7 +1,5 @@
 """What a figure shows of the trials, what it refuses to mix, and the reason if it cannot be drawn."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from itertools import product

@@ -1,7 +1,5 @@
 """The drawing has every mark of the table, nothing is clipped or overlaps, and no state is left behind."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 from itertools import combinations, pairwise

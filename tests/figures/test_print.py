@@ -1,7 +1,5 @@
 """Printable figures: short captions, honest axes, readable values, colours that keep their meaning."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

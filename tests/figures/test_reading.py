@@ -1,7 +1,5 @@
 """Figures are drawn from narrow tables: no figure may miss a column, and no mark or caption may differ."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

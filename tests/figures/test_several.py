@@ -1,7 +1,5 @@
 """Figures are drawn in several processes, in order; errors, interrupts and kills leave none of them behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

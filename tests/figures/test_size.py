@@ -1,7 +1,5 @@
 """A figure for a column of one's own: its size, its rows and columns of panels, and its caption for LaTeX."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

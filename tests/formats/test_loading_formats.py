@@ -1,7 +1,5 @@
 """The loading study's formats: function_graph's traces, loadbench's lines, stacks sampled by perf."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

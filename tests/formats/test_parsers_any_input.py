@@ -1,7 +1,5 @@
 """For any input, a parser returns rows or raises FormatError; `make fuzz` feeds each 1,000,000 inputs."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each parser reads the tools' output from a real machine, and names what it cannot read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

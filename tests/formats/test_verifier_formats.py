@@ -1,7 +1,5 @@
 """The verifier's statistics over versions, bpfverify's lines, and the output of both generations of PREVAIL."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

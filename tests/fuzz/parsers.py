@@ -3,8 +3,6 @@
 `python -m tests.fuzz.parsers NAME [libFuzzer's options]` is the process that atheris guides.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

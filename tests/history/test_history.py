@@ -1,7 +1,5 @@
 """Many runs become one table over time, which is made of the runs again at any time."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

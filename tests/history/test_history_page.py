@@ -1,7 +1,5 @@
 """The page of a history: one file, its changes first, a plot for each series, every mark a way to its run."""
 
-from __future__ import annotations
-
 import os
 import re
 from html import unescape

@@ -1,7 +1,5 @@
 """Readings by one process that stays: each is what the command or the file itself says, byte by byte."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -3,8 +3,6 @@
 Each attack reports what it achieved, which must be nothing; afterwards the lab works as before.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Inventories: what a file may contain, and what is refused before anything on a server changes."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

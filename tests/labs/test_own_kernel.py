@@ -1,7 +1,5 @@
 """A kernel that the user built: it goes into the cache under its own name, or is refused in one line."""
 
-from __future__ import annotations
-
 import struct
 import tarfile
 from pathlib import Path

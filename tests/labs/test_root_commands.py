@@ -1,7 +1,5 @@
 """A user who is not root needs one drop-in for sudo: generated, exact, and enough for a run over SSH."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import os

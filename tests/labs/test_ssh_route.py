@@ -1,7 +1,5 @@
 """The port that carries the SSH connection or the default route is refused: with real sudo, and below a bridge."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

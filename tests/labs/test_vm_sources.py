@@ -1,7 +1,5 @@
 """The source of a guest's kernel: only one folder of Debian's package is unpacked."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path

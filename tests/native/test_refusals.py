@@ -1,7 +1,5 @@
 """A refused BPF object: every loader names the program, the compiler and the verifier's last line."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """sampler: it notes the kernel's CPU ticks and packets, and meanwhile starts no process and writes no file."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

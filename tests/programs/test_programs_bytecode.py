@@ -1,7 +1,5 @@
 """Exactly N accesses, by the object's bytecode; a program with one more or one less is found."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The sample in results/: real, small, anonymous, and read without a lab and without root."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 `uses:` steps are other people's; `Workflow.left_out` has them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

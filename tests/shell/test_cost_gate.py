@@ -3,8 +3,6 @@
 Set-up is a double's, but in fresh roots of Debian.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import resource

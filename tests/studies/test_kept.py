@@ -1,8 +1,6 @@
 """What a run says is kept outside of it, and made again when the run or the code changes; a report takes the figures of
 the run's folder on the same terms."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

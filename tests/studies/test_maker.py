@@ -1,7 +1,5 @@
 """A process beside makes a run's tables and answer; what it cannot make, its caller makes, who then can say why."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

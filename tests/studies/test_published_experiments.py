@@ -1,7 +1,5 @@
 """Published experiments beside runs: what agrees, what does not and why, and what was not measured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """A run's page works without a network, makes no script of a stranger's run, and is readable in a browser."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

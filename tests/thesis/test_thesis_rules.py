@@ -1,7 +1,5 @@
 """The rules for trustworthy imported trials: on made-up logs, and on the published ones if they are available."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The regenerated thesis is right: running means undone, clocks, intervals, nulls, and the effects of findings."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

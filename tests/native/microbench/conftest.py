@@ -1,7 +1,5 @@
 """The driver built once, and a function that runs its driver."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """microbench: every benchmark gives the same result in BPF and in user space; pace, cold calls, refusals."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

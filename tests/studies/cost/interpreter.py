@@ -1,7 +1,5 @@
 """A second way to count: unicorn executes the machine code that a kernel's JIT, or a C compiler, made of a program."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping
 from typing import Any, NamedTuple

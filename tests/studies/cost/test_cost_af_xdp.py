@@ -1,7 +1,5 @@
 """Mode af_xdp of `cost`: the application's instructions in user space, exact, beside those of its program."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

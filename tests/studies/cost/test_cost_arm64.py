@@ -1,7 +1,5 @@
 """Costs counted in guests of arm64: exact in each boot, equal to what an interpreter of the machine code executes."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Costs counted in real guests: exact in each boot, equal to what an interpreter of the machine code executes."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

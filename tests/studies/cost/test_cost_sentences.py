@@ -1,7 +1,5 @@
 """What a run of study cost says of packets that differ in little."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

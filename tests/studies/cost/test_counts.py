@@ -1,7 +1,5 @@
 """From what the plugin counted to a packet's cost: where an instruction belongs, and which counts are believed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The gate: what a baseline keeps, what is compared, and what is no comparison."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from fractions import Fraction

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which points of a plan a guest counts; what it leaves out is named."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Changes planted in the gallery's programs: each is found, with sign and line; what changes nothing gives 0."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Times beside counts: those of the valid trials of a finished run of traffic, and of no other packet."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What `--format` writes for github-action-benchmark and Bencher: each form is as its reader's schema asks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The benchmarks' objects as they are, which doctored ones are compared with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A real guest executes the wrappers: those of the study do the algorithm's work, and doctored ones are found."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tables and figures of the execution study, from calls whose numbers are known."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`xdplab study jit` end to end in a guest that counts: the kernel's own tests, classes, filters, in both modes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

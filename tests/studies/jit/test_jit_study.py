@@ -1,7 +1,5 @@
 """The study without a kernel: programs and filters with their models, points, joined tables, figures."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import lzma

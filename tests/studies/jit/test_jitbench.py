@@ -1,7 +1,5 @@
 """jitbench on this machine's kernel: every class and every filter returns the model's result."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

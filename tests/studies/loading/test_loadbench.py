@@ -1,7 +1,5 @@
 """loadbench on this machine's kernel: the steps that it times, and its error for a refused program."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

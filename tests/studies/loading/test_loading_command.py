@@ -1,7 +1,5 @@
 """`xdplab study loading --smallest`, end to end: BPF and module in a guest that counts, twice, to the same counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The loading study without a kernel: points, rows of raw files, tables, findings, figures."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The offload study in a guest of 6.1, end to end; and a plan's offload points there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

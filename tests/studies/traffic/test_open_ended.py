@@ -1,7 +1,5 @@
 """A run that decides when it has enough: trials of known answers are not needed, and a kill does not change that."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run directory alone shows which trials it owes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct

@@ -1,7 +1,5 @@
 """Fixtures: bpfverify as the study builds it, and with sanitizers; objects of the generated families."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable

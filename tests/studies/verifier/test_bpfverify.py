@@ -1,7 +1,5 @@
 """The loader: its results for programs with known verdicts, in both map styles, and for real objects."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import struct

@@ -1,7 +1,5 @@
 """Corrupted objects: each gets a verdict and never causes a crash, under both sanitizers."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

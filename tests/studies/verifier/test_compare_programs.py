@@ -1,7 +1,5 @@
 """A and B per program: which programs are joined and judged, and veristat's own tables as either side."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

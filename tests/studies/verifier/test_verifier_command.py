@@ -1,7 +1,5 @@
 """`xdplab study verifier` end to end on this machine's kernel: measured, killed, resumed, tabled, drawn."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

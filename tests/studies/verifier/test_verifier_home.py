@@ -1,7 +1,5 @@
 """Programs that need what their own loader gives them: a target, a module, an operations table of the kernel."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

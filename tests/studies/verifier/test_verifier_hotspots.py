@@ -1,7 +1,5 @@
 """The sources of the verifier's work: steps of its log by source line, which add up to its own count."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The study without a kernel: searches, families, corpora, points and the columns of stacks."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 import zipfile

@@ -1,7 +1,5 @@
 """One process watches several objects: what it counts, which objects, and what happens if it says nothing of one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import nullcontext
