@@ -183,7 +183,10 @@ def test_several_panels_know_their_figure_as_one_does(tmp_path: Path) -> None:
 def test_equal_marks_give_equal_bytes_with_their_provenance(tmp_path: Path) -> None:
     trials = synthetic.run(repetitions=2, vary=BUSY, workload="chase")
     source = provenance(trials)
-    files = [save(view("throughput", trials), "t", FigureFiles(tmp_path / part), source) for part in ("a", "b")]
+    files = [
+        save(view("throughput", trials), "t", FigureFiles(tmp_path / part, formats=FORMATS), source)
+        for part in ("a", "b")
+    ]
     for one, other in zip(*files, strict=True):
         assert hashlib.sha256(one.read_bytes()).digest() == hashlib.sha256(other.read_bytes()).digest(), one.suffix
     words = f"run 4f3a; rules {RULES_VERSION}".encode()

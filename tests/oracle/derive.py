@@ -35,7 +35,7 @@ DATA = Path(os.environ.get("XDPLAB_THESIS_DATA", ROOT.parent / "shared" / "data"
 THESIS = DATA / "thesis-dev.tar.xz"
 SAMPLE = ROOT / "results" / "sample"
 KEPT = (".csv", ".json", ".md", ".svg", ".txt")
-"""A figure's PDF and PNG say what its SVG says."""
+"""A figure's PDF and PNG, on request, say what its SVG says."""
 NUMBER = re.compile(rb"(-?\d+\.\d+(?:e[-+]?\d+)?)")
 DATED = ("CITATION.cff", "ro-crate-metadata.json")
 """Files of a bundle with the day of the export."""

@@ -165,7 +165,7 @@ def test_a_run_on_a_read_only_mount_is_drawn_compared_and_audited(tiny: RunDirec
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert content(tiny) == before
-    assert (tiny.cache / "figures" / "throughput.png").exists()
+    assert (tiny.cache / "figures" / "throughput.svg").exists()
     assert (tiny.cache / "audit.md").exists()
     assert str(tiny.cache) in done.stdout, "the output says where they are"
 

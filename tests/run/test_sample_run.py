@@ -62,7 +62,7 @@ def test_figures_are_asked_for_by_name_and_what_is_not_there_is_an_error(copy: P
     out = tmp_path / "out"
     names = [word for name in ("throughput", "evenness", "baseline") for word in ("--only", name)]
     drawn = CliRunner().invoke(cli, ["figures", str(copy), *names, "--out", str(out)])
-    assert {path.stem for path in out.glob("*.png")} == {"throughput", "baseline"}
+    assert {path.stem for path in out.glob("*.svg")} == {"throughput", "baseline"}
     assert isinstance(drawn.exception, FigureError)
     assert "only one queue was used" in str(drawn.exception)
     for others in (("--style", "slides"), ("--explain", "throughput", "x")):
@@ -90,7 +90,7 @@ def test_git_keeps_the_sample_and_no_other_run() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("this is not a git checkout")
     assert ignored("results/2026-01-31-quick/journal.jsonl")
-    assert ignored("results/sample/figures/throughput.png")
+    assert ignored("results/sample/figures/throughput.svg")
     assert not ignored("results/README.md")
     assert not any(ignored(str(path.relative_to(ROOT))) for path in SAMPLE.glob("programs/*/*"))
 

@@ -52,7 +52,7 @@ def test_doctor_and_the_shipped_plans_are_there(installed: Installed) -> None:
 
 def test_the_sample_is_drawn(installed: Installed, tmp_path: Path) -> None:
     sample = shutil.copytree(ROOT / "results" / "sample", tmp_path / "sample")
-    installed("figures", str(sample), "--only", "throughput", "--out", str(tmp_path / "out"))
+    installed("figures", str(sample), "--only", "throughput", "--format", "pdf", "--out", str(tmp_path / "out"))
     assert (tmp_path / "out" / "throughput.pdf").stat().st_size > 5000
 
 

@@ -58,7 +58,7 @@ VERBS = {
     ),
     "show": Verb("figures", "show", "Show RUN's results: one row per point, mean ± interval, n, verdicts."),
     "tables": Verb("figures", "tables", "Derive RUN's tables from its journal and raw files."),
-    "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF and PNG, each with its marks."),
+    "figures": Verb("figures", "figures", "Draw RUN's figures as SVG, PDF or PNG, each with its marks."),
     "report": Verb("runs", "report", "Write one HTML file about RUN for a colleague; two runs are compared."),
     "export": Verb("runs", "export", "Write RUN as one file that another machine imports and checks."),
     "compare": Verb(

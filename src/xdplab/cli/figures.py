@@ -25,9 +25,9 @@ from xdplab.cli.common import (
 )
 from xdplab.cli.common import show as show_rows
 from xdplab.cli.compare_programs import Judging, Which, judging_options, show_programs, sides, which_options
-from xdplab.cli.options import PATH, options_as
+from xdplab.cli.options import PATH, PICTURE_FORMATS, options_as
 from xdplab.errors import FigureError, PlanError, ResultsError
-from xdplab.figures.styles import FORMATS, STYLES, VENUES
+from xdplab.figures.styles import STYLES, VENUES
 from xdplab.lazy import lazy
 from xdplab.run.derived import all_gone, warn_gone
 from xdplab.run.rundir import RunDirectory
@@ -116,15 +116,6 @@ def _where(context: click.Context, parameter: click.Parameter, text: str | None)
     return values or None
 
 
-def _formats(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the formats of ``pdf,png``."""
-    names = tuple(name for text in given for name in text.split(","))
-    for name in names:
-        if name not in FORMATS:
-            raise click.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}")
-    return names
-
-
 @dataclass(frozen=True)
 class Drawing:
     """Which figures are drawn, what they show, how large they are, and their files: `xdplab.figures.factors.filed`."""
@@ -165,14 +156,7 @@ drawing_options = options_as(
     click.option("--where", metavar="FACTOR=VALUE,…", callback=_where, help="Draw only these trials."),
     click.option("--value", metavar="COLUMN", help="Another column, such as forwarded_l2_bps."),
     click.option("--caption/--no-caption", default=None, help="On the picture (default: not in a paper's styles)."),
-    click.option(
-        "--format",
-        "formats",
-        multiple=True,
-        callback=_formats,
-        metavar="FORMAT,…",
-        help=f"Of the pictures (default: {','.join(FORMATS)}).",
-    ),
+    PICTURE_FORMATS,
     click.option("--out", type=PATH, help="Folder (default: RUN/figures)."),
     click.option("--gallery", is_flag=True, help="Draw every style, and a page with them all (OUT/gallery.html)."),
     click.option("--why", is_flag=True, help="Draw nothing: say what is missing for the others."),
@@ -190,7 +174,7 @@ drawing_options = options_as(
 def figures(
     directory: Path, drawing: Drawing, mark: tuple[str, str] | None, data: tuple[Path, ...], as_json: bool
 ) -> None:
-    """Draw RUN's figures as SVG, PDF and PNG, each with its caption and the table of its marks.
+    """Draw RUN's figures as SVG, PDF or PNG, each with its caption and the table of its marks.
 
     RUN is of any kind: XDP traffic, a search, a study. --hue, --panel, --where, --value and --explain are for XDP
     traffic. A figure that --only names and that cannot be drawn is an error.

@@ -12,6 +12,7 @@ import click
 
 from xdplab.cli.common import AS_JSON, F, RunPath
 from xdplab.errors import LabError
+from xdplab.figures.styles import DEFAULT_FORMATS, FORMATS
 from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
@@ -41,6 +42,25 @@ def options_as(name: str, kind: type[DataclassInstance], *options: Callable[[F],
         return with_options  # type: ignore[no-any-return]
 
     return add
+
+
+def _formats(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the formats of ``pdf,png``."""
+    names = tuple(name for text in given for name in text.split(","))
+    for name in names:
+        if name not in FORMATS:
+            raise click.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}")
+    return names
+
+
+PICTURE_FORMATS = click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    callback=_formats,
+    metavar="FORMAT,…",
+    help=f"Of the pictures: {', '.join(FORMATS)} (default: {','.join(DEFAULT_FORMATS)}); repeatable.",
+)
 
 
 def _labs(context: click.Context, parameter: click.Parameter, labs: str | None) -> tuple[str, ...]:

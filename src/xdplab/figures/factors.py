@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from xdplab.errors import FigureError
-from xdplab.figures.styles import DEFAULT_STYLE, FORMATS, STYLES, Style, sized
+from xdplab.figures.styles import DEFAULT_FORMATS, DEFAULT_STYLE, STYLES, Style, sized
 from xdplab.plan import factors as table
 from xdplab.plan.factors import Factor, Labels
 
@@ -244,7 +244,7 @@ class FigureFiles:
 
     folder: Path | None
     style: Style = STYLES[DEFAULT_STYLE]
-    formats: tuple[str, ...] = FORMATS
+    formats: tuple[str, ...] = DEFAULT_FORMATS
 
 
 def taken(options: Mapping[str, Any]) -> tuple[FigureChoice, Style]:
@@ -267,4 +267,4 @@ def filed(options: Mapping[str, Any], folder: Path) -> tuple[FigureChoice, Figur
     own = {name: options[name] for name in ("out", "formats", "why") if name in options}
     choice, style = taken({name: value for name, value in options.items() if name not in own})
     place = None if own.get("why") else own.get("out") or folder
-    return choice, FigureFiles(place, style, tuple(own.get("formats") or FORMATS))
+    return choice, FigureFiles(place, style, tuple(own.get("formats") or DEFAULT_FORMATS))

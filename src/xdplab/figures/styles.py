@@ -17,9 +17,9 @@ else:
     mpl = lazy("matplotlib")
 
 FORMATS = ("svg", "pdf", "png")
-"""What a figure is written as."""
+"""What a figure can be written as."""
 DEFAULT_FORMATS = ("svg",)
-"""Of a whole album: the format that takes least time to write."""
+"""A PDF or a PNG takes as much time again."""
 
 
 @dataclass(frozen=True)

@@ -98,17 +98,12 @@ def line(drawn: Drawn) -> str:
     """Return which file to look at, or why there is no figure."""
     if not drawn.files:
         return f"no figure {drawn.stem}: {drawn.reason}"
-    return f"figure {drawn.stem}{f', {drawn.text}' * bool(drawn.text)}: {_best(drawn.files)}"
-
-
-def _best(files: Sequence[Path]) -> Path:
-    return next((file for file in files if file.suffix == ".png"), files[0])
+    return f"figure {drawn.stem}{f', {drawn.text}' * bool(drawn.text)}: {drawn.files[0]}"
 
 
 def _beside(*files: Path) -> str:
     """Return what was written of each figure besides the file that its line names."""
-    ends = {file.suffix.removeprefix(".") for file in files if file != _best(files)}
-    others = [f".{name}" for name in FORMATS if name in ends]
+    others = [file.suffix for file in files[1:] if file.suffix[1:] in FORMATS]
     captions = "its caption (.txt, and .tex for LaTeX) and its marks (.csv)"
     return f"beside each: {', '.join([*others, captions])}"
 

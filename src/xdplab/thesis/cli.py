@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from xdplab.cli.common import echo, tell
+from xdplab.cli.options import PICTURE_FORMATS
 from xdplab.errors import FigureError
-from xdplab.figures.styles import DEFAULT_FORMATS, FORMATS
+from xdplab.figures.styles import DEFAULT_FORMATS
 from xdplab.lazy import lazy
 from xdplab.thesis.language import LANGUAGES
 
@@ -68,13 +69,7 @@ _EDITION = (
         "--lang", type=click.Choice(LANGUAGES), default="en", show_default=True, help="Language of the figures."
     ),
     click.option("--only", "name", metavar="FIGURE", help="One figure, by path or by its number in the thesis."),
-    click.option(
-        "--format",
-        "formats",
-        type=click.Choice(FORMATS),
-        multiple=True,
-        help="svg (the default), pdf or png; may be repeated.",
-    ),
+    PICTURE_FORMATS,
     click.option("--csv", "csv_only", is_flag=True, help="Write only the marks, and draw nothing."),
     click.option("--out", type=click.Path(path_type=Path), default=Path("results/thesis-figures"), show_default=True),
 )
