@@ -131,18 +131,37 @@ def measured(points: list[Point], scale: float) -> list[synthetic.Row]:
     return rows
 
 
+Both = tuple[Factor, list[list[Point]]]
+
+
 @pytest.fixture(scope="module")
-def both(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Factor, list[list[Point]], list[pd.DataFrame]]:
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
     factor: Factor = request.param
-    points = [points_of(plan, "shared") for plan in two_plans(factor, tmp_path_factory.mktemp(factor.name))]
-    rows = [measured(own, scale) for own, scale in zip(points, (1.0, 0.5), strict=True)]
-    return factor, points, [derive(judged(trials_frame(own))) for own in (rows[0], rows[1], rows[0] + rows[1])]
+    return factor, [points_of(plan, "shared") for plan in two_plans(factor, tmp_path_factory.mktemp(factor.name))]
 
 
+@pytest.fixture(scope="module")
+def rows(both: Both) -> list[list[synthetic.Row]]:
+    return [measured(own, scale) for own, scale in zip(both[1], (1.0, 0.5), strict=True)]
+
+
+@pytest.fixture(scope="module")
+def tables(rows: list[list[synthetic.Row]]) -> list[pd.DataFrame]:
+    """The table of one value, of the other, and of both."""
+    return [derive(judged(trials_frame(own))) for own in (rows[0], rows[1], rows[0] + rows[1])]
+
+
+PLACES = {factor.where: factor.name for factor in reversed(WRITTEN)}
+RARE = [[pytest.mark.thorough] * (factor.name not in ("load", *PLACES.values())) for factor in WRITTEN]
 every = pytest.mark.parametrize("both", WRITTEN, ids=lambda f: f.name, indirect=True, scope="module")
-Both = tuple[Factor, list[list[Point]], list[pd.DataFrame]]
+one_of_a_place = pytest.mark.parametrize(
+    "both",
+    [pytest.param(factor, marks=marks, id=factor.name) for factor, marks in zip(WRITTEN, RARE, strict=True)],
+    indirect=True,
+    scope="module",
+)
+"""What is derived and drawn reads the table of factors: one of each place in a plan shows it, and the load, which has a
+figure of its own; the others are thorough."""
 
 
 def changed_ids(points: list[list[Point]]) -> set[str]:
@@ -151,25 +170,27 @@ def changed_ids(points: list[list[Point]]) -> set[str]:
 
 
 @every
-def test_two_values_are_two_points_and_two_values_of_a_column(both: Both) -> None:
-    factor, points, (*_, table) = both
+def test_two_values_are_two_points_and_two_values_of_a_column(both: Both, rows: list[list[synthetic.Row]]) -> None:
+    factor, points = both
     assert changed_ids(points)
-    assert table[factor.column].nunique(dropna=False) > 1
+    assert trials_frame(rows[0] + rows[1])[factor.column].nunique(dropna=False) > 1
     assert next(m for m in COLUMNS if m.name == factor.column).kind == "factor"
 
 
-@pytest.mark.parametrize("both", [f for f in WRITTEN if f.name != "accesses"], ids=lambda f: f.name, indirect=True)
-def test_two_values_are_two_baselines(both: Both) -> None:
+@one_of_a_place
+def test_two_values_are_two_baselines(both: Both, tables: list[pd.DataFrame]) -> None:
     """An access costs the same alone and beside the other value: its N = 0 has the same setting."""
-    _, _, (first, second, table) = both
+    if both[0].name == "accesses":
+        pytest.skip("two N have one baseline")
+    first, second, table = tables
     alone = pd.concat([first, second]).drop_duplicates("trial_id").set_index("trial_id")["access_ns"]
     together = table.drop_duplicates("trial_id").set_index("trial_id")["access_ns"]
     pd.testing.assert_series_equal(alone.sort_index(), together.sort_index())
 
 
-@every
-def test_two_values_are_never_one_mark_nor_one_ratio(both: Both) -> None:
-    factor, points, (first, second, table) = both
+@one_of_a_place
+def test_two_values_are_never_one_mark_nor_one_ratio(both: Both, tables: list[pd.DataFrame]) -> None:
+    (factor, points), (first, second, table) = both, tables
     name = "programs" if factor.where == "program" or factor.name == "timing" else "throughput"
     name = "latency" if factor.name == "load" else name
     marks = pd.concat([found.marks for found in _views(name, table)])
@@ -188,7 +209,7 @@ def _views(name: str, table: pd.DataFrame) -> list[View]:
 
 @every
 def test_a_value_can_be_chosen_alone(both: Both) -> None:
-    factor, points, _ = both
+    factor, points = both
     everything = [point for own in points for point in own]
     value = next(p for p in points[1] if p.factors()[factor.column] != points[0][-1].factors()[factor.column])
     kept = select(everything, {factor.column: str(value.factors()[factor.column])})
@@ -198,11 +219,11 @@ def test_a_value_can_be_chosen_alone(both: Both) -> None:
 
 @every
 def test_labels_of_a_point_tell_two_values_apart(both: Both) -> None:
-    _, points, _ = both
+    _, points = both
     assert len({str(p) for own in points for p in own}) == len({p.point_id for own in points for p in own})
 
 
-@pytest.mark.parametrize("factor", [f for f in FACTORS if f.column in IN_FIGURES], ids=lambda f: f.name)
+@pytest.mark.parametrize("factor", [f for f in FACTORS if f.where or f.column in IN_FIGURES], ids=lambda f: f.name)
 def test_a_hue_and_a_panel_hold_each_value(factor: Factor) -> None:
     assert {"hue", "panel"} <= set(factor.shown.uses)
     assert IN_FIGURES[factor.column].label("x1" if factor.dtype == "str" else "1")
