@@ -12,6 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from pydantic import TypeAdapter, ValidationError
+from tests.unpack import unpacked
 
 from xdplab import labs
 from xdplab.cli import cli, described
@@ -22,7 +23,16 @@ from xdplab.studies.kinds import STUDIES, open_run
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = str(ROOT / "results" / "sample")
 CLAIMS = str(ROOT / "docs" / "examples" / "claims.yaml")
+RECORDED = ROOT / "tests" / "oracle" / "recorded" / "cost.tar.xz"
 PLAN = str(ROOT / "plans" / "smoke.yaml")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What one command derives of the sample, the next one finds."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDPLAB_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def validate(verb: str, answer: str) -> Any:
@@ -59,27 +69,25 @@ def test_the_schemas_in_docs_are_the_codes() -> None:
 def test_what_is_printed_is_what_the_schema_says(
     verb: str, argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     said = CliRunner().invoke(cli, argv)
     assert said.exit_code in (0, 1, 2), said.output
     assert validate(verb, said.stdout) or verb in ("lab-status", "kernels-list")
 
 
-def test_files_are_named_with_their_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path))
+def test_files_are_named_with_their_size(tmp_path: Path) -> None:
+    run = unpacked(RECORDED, tmp_path) / "cost"
     for verb in ("report", "export"):
-        said = CliRunner().invoke(cli, [verb, SAMPLE, "--out", str(tmp_path / verb), "--json"])
+        said = CliRunner().invoke(cli, [verb, str(run), "--out", str(tmp_path / verb), "--json"])
         written = validate(verb, said.stdout)
-        assert written == {"runs": ["sample"], "file": str(tmp_path / verb), "bytes": (tmp_path / verb).stat().st_size}
+        assert written == {"runs": ["cost"], "file": str(tmp_path / verb), "bytes": (tmp_path / verb).stat().st_size}
 
 
 def printed(*argv: str) -> Any:
     return json.loads(CliRunner().invoke(cli, [*argv, "--json"]).stdout)
 
 
-def test_one_fact_has_one_name_and_one_value_in_every_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path))
+def test_one_fact_has_one_name_and_one_value_in_every_verb(tmp_path: Path) -> None:
     status = printed("status", SAMPLE)
     (listed,) = (row for row in printed("runs", str(ROOT / "results")) if row["run"] == "sample")
     assert {name: status[name] for name in listed} == listed
@@ -90,8 +98,7 @@ def test_one_fact_has_one_name_and_one_value_in_every_verb(tmp_path: Path, monke
     assert datetime.fromisoformat(status["begun"]).tzinfo is not None
 
 
-def test_numbers_have_all_their_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path))
+def test_numbers_have_all_their_digits() -> None:
     points = open_run(Path(SAMPLE)).tables()["points"].numbers
     assert [row["mpps"] for row in printed("show", SAMPLE)["tables"]["points"]] == points["mpps"].tolist()
 
