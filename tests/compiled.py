@@ -1,5 +1,6 @@
 """What tests compile: BPF programs and C tools; and scripts that stand for a tool."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -7,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from xdplab.deploy import native
+from xdplab.hosts.local import LocalHost
+from xdplab.labs.cache import native_dir
 from xdplab.resources import shipped
 
 FLAGS = ("-O2", "-target", "bpf", f"-I/usr/include/{os.uname().machine}-linux-gnu")
@@ -20,10 +24,23 @@ def bpf_object(folder: Path, source: str, *flags: str, name: str = "program", bt
     return folder / f"{name}.o"
 
 
+@functools.cache
+def build_once(name: str, *, sanitize: bool = False) -> str:
+    """Return a C tool as labs get it: made once of these sources by these compilers, and kept in the user's cache.
+
+    ``sanitize``: with AddressSanitizer and UndefinedBehaviorSanitizer.
+    """
+    if not sanitize:
+        return native.build_tool(LocalHost(), name, str(native_dir()))
+    files = native._sources(shipped(name)) | {f"common/{k}": v for k, v in native._sources(shipped("common")).items()}
+    build = native._Build(f"{name}-sanitized", files, ("make", "SANITIZE=1"), name, ("make", "cc", "clang"))
+    return native._built(LocalHost(), [build], str(native_dir()))[0]
+
+
 def tool_source(name: str, folder: Path) -> Path:
     """Copy the source of a C tool into a folder of its name, as a host gets it."""
     work = folder / name
-    shutil.copytree(shipped(name), work, ignore=shutil.ignore_patterns("*.o", name))
+    shutil.copytree(shipped(name), work, ignore=shutil.ignore_patterns("*.o", name, "fuzz"))
     shutil.copytree(shipped("common"), work / "common")
     return work
 

@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 import pytest
+from tests.compiled import build_once
 from tests.compilers import compilers_debian as debian
 from tests.compilers import compilers_objects as objects
 
 from xdplab.compiler import compiler_version, find_clang
-from xdplab.deploy.native import build_tool
 from xdplab.errors import LabError, XdplabError
 from xdplab.formats.verifier import VerifiedProgram, parse_bpfverify
 from xdplab.hosts import Host
@@ -78,8 +78,8 @@ def fetched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="session")
-def bpfverify(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return build_tool(LocalHost(), "bpfverify", str(tmp_path_factory.mktemp("bpfverify")))
+def bpfverify() -> str:
+    return build_once("bpfverify")
 
 
 def refused(rows: tuple[VerifiedProgram, ...]) -> list[str]:

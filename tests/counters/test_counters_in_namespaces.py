@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from tests.compiled import bpf_object
+from tests.compiled import bpf_object, build_once
 from tests.counters.deriving import derive, readings_of
 from tests.doubles.hosts import in_namespace
 from tests.waiting import until
@@ -21,10 +21,8 @@ from xdplab.absent import Absent
 from xdplab.counters import columns, packets
 from xdplab.counters.columns import files_in
 from xdplab.counters.probe import install
-from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
 from xdplab.plan import UserMetric
-from xdplab.resources import cache_root
 
 TOOLS = ("ip", "ethtool", "clang")
 pytestmark = [
@@ -62,9 +60,7 @@ class Pair:
 
     def __init__(self, name: str, directory: Path) -> None:
         self.dut, self.tg = in_namespace(f"{name}d"), in_namespace(f"{name}g")
-        sampler, reader = (
-            build_tool(LocalHost(), tool, str(cache_root() / "native")) for tool in ("sampler", "reader")
-        )
+        sampler, reader = build_once("sampler"), build_once("reader")
         self.dut_probe = install(self.dut, "dut", "vd0", str(directory), reader=reader, sampler=sampler)
         self.tg_probe = install(self.tg, "tg", "vg0", str(directory), reader=reader)
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.compiled import bpf_object
+from tests.compiled import bpf_object, build_once
 from veth_pair import VethLab
 
-from xdplab.deploy.native import build_tool, build_workload
+from xdplab.deploy.native import build_workload
 from xdplab.hosts.local import LocalHost
 
 DROP_PROGRAM = """
@@ -51,18 +51,18 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def xdpload(cache: str) -> str:
-    return build_tool(LocalHost(), "xdpload", cache)
+def xdpload() -> str:
+    return build_once("xdpload")
 
 
 @pytest.fixture(scope="session")
-def afxdp_user(cache: str) -> str:
-    return build_tool(LocalHost(), "afxdp_user", cache)
+def afxdp_user() -> str:
+    return build_once("afxdp_user")
 
 
 @pytest.fixture(scope="session")
-def xdpgen(cache: str) -> str:
-    return build_tool(LocalHost(), "xdpgen", cache)
+def xdpgen() -> str:
+    return build_once("xdpgen")
 
 
 @pytest.fixture(scope="session")

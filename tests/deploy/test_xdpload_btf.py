@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.compiled import bpf_object, made, tool_source
+from tests.compiled import bpf_object, build_once
 
 SOURCE = """
 #include <linux/bpf.h>
@@ -24,9 +24,8 @@ FIXED, EACH = {1: 4, 3: 12, 14: 4, 17: 4}, {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 1
 
 
 @pytest.fixture(scope="module")
-def xdpload(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """xdpload with AddressSanitizer and UndefinedBehaviorSanitizer."""
-    return str(made(tool_source("xdpload", tmp_path_factory.mktemp("native")), "SANITIZE=1"))
+def xdpload() -> str:
+    return build_once("xdpload", sanitize=True)
 
 
 @pytest.fixture(scope="module")

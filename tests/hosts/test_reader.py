@@ -9,13 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.compiled import build_once
 from tests.waiting import until
 
-from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError
 from xdplab.hosts.local import LocalHost, LocalProcess
 from xdplab.hosts.tool import RENEWED_BYTES, HostReading, Reader
-from xdplab.resources import cache_root
 
 EACH_BYTE = bytes(range(1, 256)).decode(errors="surrogateescape")
 
@@ -44,7 +43,7 @@ class Counted(LocalHost):
 
 @pytest.fixture(scope="module")
 def tool() -> str:
-    return build_tool(LocalHost(), "reader", str(cache_root() / "native"))
+    return build_once("reader")
 
 
 @pytest.fixture

@@ -2,11 +2,12 @@
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.compiled import made, tool_source
+from tests.compiled import build_once, made, tool_source
 
 from xdplab.compiler import compiler_version, find_clang, run_tool
 from xdplab.errors import HostError, ProgramError
@@ -63,7 +64,7 @@ def wild(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", OWN_OBJECTS)
 def test_a_tools_own_object(name: str, tmp_path: Path) -> None:
     file, line, program = OWN_OBJECTS[name]
-    work = tool_source(name, tmp_path)
+    work = shutil.copytree(Path(build_once(name)).parent, tmp_path / name)  # only the changed file is compiled
     text = (work / file).read_text()
     assert line in text
     (work / file).write_text(text.replace(line, line + READS_WILDLY))
@@ -79,11 +80,11 @@ def test_a_tools_own_object(name: str, tmp_path: Path) -> None:
 def test_an_object_that_is_handed_over(wild: Path, tmp_path: Path) -> None:
     who = f"microbench, compiled by {compiler_version(find_clang())}"
     for name, argv in (("xdpload", ("--interface", "refused0", "--mode", "none", "--object")), ("loadbench", ("bpf",))):
-        out, _ = said(made(tool_source(name, tmp_path)), *argv, wild)
+        out, _ = said(build_once(name), *argv, wild)
         error = json.loads(out.splitlines()[-1])
         assert who in error["message"]
         assert COMPLAINT in last_words(error["log"])
-    driver = made(tool_source("microbench", tmp_path))
+    driver = build_once("microbench")
     own = ("--backend", "own-bpf", "--map", ".data.record", "--object", wild, "--", "true")
     for argv in (("--backend", "bpf", "--benchmark", "wild", "--object", wild), own):
         error = json.loads(said(driver, *argv)[0])
@@ -94,7 +95,7 @@ def test_an_object_that_is_handed_over(wild: Path, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_row_on_a_refused_program(wild: Path, tmp_path: Path) -> None:
-    done = subprocess.run([made(tool_source("bpfverify", tmp_path)), wild], capture_output=True, check=True, timeout=60)
+    done = subprocess.run([build_once("bpfverify"), wild], capture_output=True, check=True, timeout=60)
     (row,) = parse_bpfverify(done.stdout)
     assert (row.name, row.verdict) == ("microbench", "rejected")
     assert str(row.compiler).startswith(compiler_version(find_clang()))
@@ -105,7 +106,7 @@ def test_a_row_on_a_refused_program_of_raw_instructions(tmp_path: Path) -> None:
     """No compiler made it, so the error names the input."""
     load = bytes.fromhex("611200000000000061000000000000009500000000000000")  # r0 = *(u32 *)(r0 + 0), unset
     asked = f"wild {load.hex()} {bytes(64).hex()} 0\n".encode()
-    command = [made(tool_source("jitbench", tmp_path)), "programs", "1", "1"]
+    command = [build_once("jitbench"), "programs", "1", "1"]
     done = subprocess.run(command, input=asked, capture_output=True, check=True, timeout=60)
     (subject,) = parse_jitbench(done.stdout).subjects.values()
     assert subject.name == "wild"
@@ -115,15 +116,15 @@ def test_a_row_on_a_refused_program_of_raw_instructions(tmp_path: Path) -> None:
 def test_what_python_says_of_a_refused_program(wild: Path, tmp_path: Path) -> None:
     """One line has the program, its compiler and the verifier's last line, through a session and through one call."""
     who = f"microbench.*, compiled by .*{re.escape(compiler_version(find_clang()))}.*: .*{COMPLAINT}"
-    microbench = made(tool_source("microbench", tmp_path))
-    driver = [str(microbench), "--backend", "bpf", "--benchmark", "x", "--object", str(wild)]
+    microbench = build_once("microbench")
+    driver = [microbench, "--backend", "bpf", "--benchmark", "x", "--object", str(wild)]
     with pytest.raises(HostError, match=who) as caught:
         LocalHost().run(driver)
     assert "\n" not in str(caught.value)
-    found = subprocess.run([made(tool_source("loadbench", tmp_path)), "bpf", wild], capture_output=True, check=False)
+    found = subprocess.run([build_once("loadbench"), "bpf", wild], capture_output=True, check=False)
     error = parse_loadbench(found.stdout).error
     assert re.search(who, error.message)
-    xdpload = [str(made(tool_source("xdpload", tmp_path))), "--mode", "none", "--object", str(wild)]
+    xdpload = [build_once("xdpload"), "--mode", "none", "--object", str(wild)]
     with ToolSession(LocalHost(), xdpload, deadline_s=30, refusals=PROGRAM_REFUSALS) as session:
         session.open()
         with pytest.raises(ProgramError, match=who):

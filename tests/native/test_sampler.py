@@ -12,16 +12,14 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from tests.compiled import build_once
 
 from xdplab.counters.readings import parse_samples
-from xdplab.deploy.native import build_tool
-from xdplab.hosts.local import LocalHost
-from xdplab.resources import cache_root
 
 
 @pytest.fixture(scope="module")
 def sampler() -> str:
-    return build_tool(LocalHost(), "sampler", str(cache_root() / "native"))
+    return build_once("sampler")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.compiled import made, tool_source
+from tests.compiled import build_once
 
 from xdplab.hosts.local import LocalHost
 
@@ -25,5 +25,4 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def dut(tmp_path_factory: pytest.TempPathFactory) -> Dut:
-    folder = tmp_path_factory.mktemp("dut")
-    return Dut(LocalHost(), str(made(tool_source("xdpload", folder))), str(folder))
+    return Dut(LocalHost(), build_once("xdpload"), str(tmp_path_factory.mktemp("dut")))

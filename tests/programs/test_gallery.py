@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.compiled import build_once
 
-from xdplab.deploy.native import build_tool
 from xdplab.deploy.xdp import XdpLoader, XdpRequest
 from xdplab.hosts.local import LocalHost
 from xdplab.plan import load_plan
@@ -81,19 +81,14 @@ def _map_name(fd: int) -> str:
 Load = Callable[..., Loaded]
 
 
-@pytest.fixture(scope="module")
-def xdpload(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return build_tool(LocalHost(), "xdpload", str(tmp_path_factory.mktemp("tools")))
-
-
 @pytest.fixture
-def load(xdpload: str, tmp_path: Path) -> Iterator[Load]:
+def load(tmp_path: Path) -> Iterator[Load]:
     with ExitStack() as stack:
 
         def loaded(name: str, **rodata: int) -> Loaded:
             made = build(UserProgram(str(GALLERY / f"{name}.bpf.c")), tmp_path)
             request = XdpRequest(str(made.object), "none", "none", section="xdp", rodata=rodata)
-            program = Loaded(stack.enter_context(XdpLoader(LocalHost(), xdpload, request, deadline_s=60)))
+            program = Loaded(stack.enter_context(XdpLoader(LocalHost(), build_once("xdpload"), request, deadline_s=60)))
             stack.callback(program.close)
             return program
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.compiled import bpf_object, made, tool_source
+from tests.compiled import bpf_object, build_once
 from tests.waiting import until
 
 pytestmark = pytest.mark.root
@@ -44,7 +44,6 @@ char LICENSE[] SEC("license") = "GPL";
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("xdpload")
-    made(tool_source("xdpload", folder))
     bpf_object(folder, TWO, name="two")
     return folder
 
@@ -64,7 +63,7 @@ def namespace() -> Iterator[str]:
 
 def start(folder: Path, namespace: str | None, *arguments: str) -> subprocess.Popen[str]:
     inside = ["ip", "netns", "exec", namespace] if namespace else []
-    argv = [*inside, str(folder / "xdpload/xdpload"), "--object", str(folder / "two.o"), *arguments]
+    argv = [*inside, build_once("xdpload"), "--object", str(folder / "two.o"), *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.compiled import bpf_object, made, tool_source
+from tests.compiled import bpf_object, build_once
 
 pytestmark = pytest.mark.root
 
@@ -81,14 +81,13 @@ ABORTED, DROP, PASS, TX = range(4)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("programs")
-    made(tool_source("xdpload", folder))
     bpf_object(folder, SEVERAL, name="several")
     bpf_object(folder, SEVERAL, "-DTABLE", name="table")
     return folder
 
 
 def run(folder: Path, *options: str, object: str = "several.o", commands: str = "fill\ntestrun 64 1 1\n") -> list[dict]:
-    argv = [str(folder / "xdpload/xdpload"), "--object", str(folder / object), "--mode", "none", *options]
+    argv = [build_once("xdpload"), "--object", str(folder / object), "--mode", "none", *options]
     done = subprocess.run(argv, input=commands, capture_output=True, text=True, check=False, timeout=30)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -218,7 +217,7 @@ def test_a_static_table_of_programs_is_loaded_with_those_it_names(folder: Path) 
 
 
 def test_maps_pinned_by_name_begin_empty_unless_they_are_kept(folder: Path) -> None:
-    load = f"'{folder}/xdpload/xdpload' --object '{folder}/several.o' --mode none --program first"
+    load = f"'{build_once('xdpload')}' --object '{folder}/several.o' --mode none --program first"
     ask = "printf 'testrun 64 1 1\\ncount\\n'"
     script = (
         f"mount -t bpf bpf /sys/fs/bpf; for keep in '' '' --keep-pins --keep-pins ''; do {ask} | {load} $keep; done"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.compiled import bpf_object, made, tool_source
+from tests.compiled import bpf_object, build_once
 from tests.waiting import until
 
 pytestmark = pytest.mark.root
@@ -35,7 +35,6 @@ IN_PLACE = ("ip", "netns", "exec")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("xdpload-tc")
-    made(tool_source("xdpload", folder))
     bpf_object(folder, RETURNS, name="tc")
     return folder
 
@@ -52,7 +51,7 @@ def namespace() -> Iterator[str]:
 
 
 def start(folder: Path, namespace: str, mode: str, *options: str) -> subprocess.Popen[str]:
-    argv = [*IN_PLACE, namespace, str(folder / "xdpload/xdpload"), "--object", str(folder / "tc.o")]
+    argv = [*IN_PLACE, namespace, build_once("xdpload"), "--object", str(folder / "tc.o")]
     argv += ["--interface", "va", "--mode", mode, *options]
     return subprocess.Popen(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True)
 

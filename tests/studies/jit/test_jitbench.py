@@ -1,17 +1,14 @@
 """jitbench on this machine's kernel: every class and every filter returns the model's result."""
 
 import re
-import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.compiled import build_once
 
-from xdplab.deploy.native import build_tool
-from xdplab.hosts.local import LocalHost
-from xdplab.resources import shipped
 from xdplab.studies.jit import classes, subjects
 from xdplab.studies.jit.classes import CLASSES, SIZES
 from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
@@ -21,18 +18,13 @@ from xdplab.studies.jit.subjects import JitBench, JitLoad, parse_jitbench
 
 
 @pytest.fixture(scope="module")
-def command(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return build_tool(LocalHost(), "jitbench", str(tmp_path_factory.mktemp("jitbench")))
+def command() -> str:
+    return build_once("jitbench")
 
 
 @pytest.fixture(scope="module")
-def sanitized(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The same program with AddressSanitizer and UndefinedBehaviorSanitizer."""
-    target = tmp_path_factory.mktemp("sanitized") / "jitbench"
-    shutil.copytree(shipped("jitbench"), target, ignore=shutil.ignore_patterns("*.o", "jitbench"))
-    shutil.copytree(shipped("common"), target / "common")
-    subprocess.run(["make", "-s", "SANITIZE=1"], cwd=target, check=True, capture_output=True)
-    return str(target / "jitbench")
+def sanitized() -> str:
+    return build_once("jitbench", sanitize=True)
 
 
 def run(command: str, what: str, asked: list[JitLoad], times: int = 20, rounds: int = 3) -> JitBench:

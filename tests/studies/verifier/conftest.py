@@ -1,16 +1,13 @@
 """Fixtures: bpfverify as the study builds it, and with sanitizers; objects of the generated families."""
 
-import shutil
 import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from tests.compiled import build_once
 
-from xdplab.deploy.native import build_tool
 from xdplab.formats.verifier import VerifiedProgram, parse_bpfverify
-from xdplab.hosts.local import LocalHost
-from xdplab.resources import shipped
 from xdplab.studies.verifier.generated import Member, compile_object, find_compilers, source
 
 Verify = Callable[..., tuple[VerifiedProgram, ...]]
@@ -23,23 +20,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def bpfverify(folder: Path) -> str:
-    return build_tool(LocalHost(), "bpfverify", str(folder / "cache"))
-
-
-def source_tree(target: Path) -> Path:
-    """Return a copy of bpfverify's source, in which nothing is built yet."""
-    shutil.copytree(shipped("bpfverify"), target, ignore=shutil.ignore_patterns("*.o", "bpfverify", "fuzz"))
-    shutil.copytree(shipped("common"), target / "common")
-    return target
+def bpfverify() -> str:
+    return build_once("bpfverify")
 
 
 @pytest.fixture(scope="session")
-def sanitized(folder: Path) -> str:
-    """The same program with AddressSanitizer and UndefinedBehaviorSanitizer."""
-    target = source_tree(folder / "sanitized")
-    subprocess.run(["make", "-s", "SANITIZE=1"], cwd=target, check=True, capture_output=True)
-    return str(target / "bpfverify")
+def sanitized() -> str:
+    return build_once("bpfverify", sanitize=True)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.studies.verifier.conftest import source_tree
+from tests.compiled import tool_source
 from tests.studies.verifier.objects import CALLS, MAP_IN_MAP, cyclic, to_rela
 
 from xdplab.formats.verifier import parse_bpfverify
@@ -76,7 +76,7 @@ def fuzz(tmp_path: Path) -> str:
     entry = b"int LLVMFuzzerTestOneInput(const char *data, unsigned long size) { return 0; }"
     if subprocess.run(probe, input=entry, capture_output=True).returncode:
         pytest.skip("clang here comes without libFuzzer")
-    subprocess.run(["make", "-s", "fuzz"], cwd=source_tree(tmp_path / "fuzz"), check=True, capture_output=True)
+    subprocess.run(["make", "-s", "fuzz"], cwd=tool_source("bpfverify", tmp_path), check=True, capture_output=True)
     return str(tmp_path / "fuzz" / "fuzz")
 
 
