@@ -2,6 +2,7 @@
 
 import shutil
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,23 @@ from xdplab.claims.judged import judged
 from xdplab.claims.reproduced import judged_here, published
 from xdplab.cli import cli
 from xdplab.errors import PlanError, ResultsError
-from xdplab.studies import bundle
+from xdplab.studies import bundle, report
 from xdplab.studies.kinds import open_run
-from xdplab.studies.report import claims
 
 ROOT = Path(__file__).parents[2]
 SAMPLE, CLAIMS = ROOT / "results" / "sample", ROOT / "docs" / "examples" / "claims.yaml"
 TWICE = "native is at least twice generic"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDPLAB_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     folder = shutil.copytree(SAMPLE, tmp_path / "theirs")
     shutil.copy(CLAIMS, folder / "claims.yaml")
@@ -94,6 +100,7 @@ def test_reproduce_ends_with_the_answer_and_a_page_of_both(
 ) -> None:
     own = here(tmp_path)
     monkeypatch.setattr("xdplab.cli.run.measure_plan", lambda *_: (own, 0))
+    monkeypatch.setattr(report, "drawn", lambda run: ([], []))  # tests/studies/test_report.py has the figures
     answer = CliRunner().invoke(cli, ["reproduce", "theirs"], standalone_mode=False)
     assert answer.return_value == 1
     page = (tmp_path / "here" / "report.html").read_text()
@@ -103,7 +110,7 @@ def test_reproduce_ends_with_the_answer_and_a_page_of_both(
 
 
 def test_a_report_and_a_notebook_have_the_claims(theirs: Path) -> None:
-    (table,) = claims(open_run(theirs))
+    (table,) = report.claims(open_run(theirs))
     assert "1 is refuted" in table.title
     assert list(xl.open(theirs).claims["verdict"]) == list(table.frame["here"])
-    assert claims(open_run(SAMPLE)) == []
+    assert report.claims(open_run(SAMPLE)) == []
