@@ -1,7 +1,8 @@
 """The command line in processes that need not import anything: forks of one that has imported all of xdplab.
 
 A short command spends most of its CPU time on imports. `tests/cli/test_startup.py` counts what each command imports;
-tests of what a command does start it here. Each has a process, a directory, an environment and files of its own.
+tests of what a command does start it here, without the process that makes tables beside a run. Each has a process, a
+directory, an environment and files of its own.
 """
 
 import contextlib
@@ -29,6 +30,7 @@ def serve(requests: socket.socket) -> None:
     """Fork for each request; answer with the process' number, and with its status when it ends."""
     import xdplab
     from xdplab.cli import main
+    from xdplab.studies import maker
 
     for module in pkgutil.walk_packages(xdplab.__path__, "xdplab."):
         if module.name not in NOT_IMPORTED:
@@ -37,6 +39,7 @@ def serve(requests: socket.socket) -> None:
     for name in LIBRARIES:
         importlib.import_module(name)
     assert "dask" not in sys.modules
+    maker.beside = contextlib.nullcontext  # it would import all of it once more
     gc.freeze()  # a collection in a fork would write to all pages that it shares
     running: dict[int, int] = {}
     while True:

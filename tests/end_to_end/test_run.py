@@ -5,6 +5,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,8 @@ def test_a_users_own_frames_are_sent_as_they_are(lab_name: str, tmp_path: Path) 
 def test_a_run_brings_its_lab_up_and_takes_it_down_and_resumes_with_nothing_to_do(tmp_path: Path) -> None:
     name = f"netns:e2e-own-{os.getpid()}"
     (tmp_path / "one.yaml").write_text(f"lab: {name}\n" + plan("[{points: {accesses: 0}}]", warmup_s=0, window_s=0.1))
-    xdplab("run", "one.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+    argv = [sys.executable, "-m", "xdplab", "run", "one.yaml", "--out", "out", "--no-figures"]  # as a user starts it
+    subprocess.run(argv, cwd=tmp_path, capture_output=True, check=True, timeout=300)
     (run,) = (tmp_path / "out").iterdir()
     assert name not in xdplab("lab", "status").stdout
     journal = (run / "journal.jsonl").read_bytes()
