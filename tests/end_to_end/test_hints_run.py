@@ -28,21 +28,34 @@ FUNCTIONS = [{"file": "own.bpf.c", "function": "hinted", "action": "mixed"}]
 FUNCTIONS += [{"file": "own.bpf.c", "function": "plain", "action": "drop"}]
 
 
-def test_a_users_program_with_hints_is_loaded_for_its_device_and_its_neighbour_is_not(
-    lab: Lab, lab_name: str, tmp_path: Path
-) -> None:
+BLOCKS = [
+    {
+        "points": {"mode": ["native", "generic"], "program": FUNCTIONS},
+        "traffic": {"load": "20kpps", "engine": ["live", "afxdp"]},
+    },
+    {
+        "points": {"mode": "native", "workload": ["rx_hash", "rx_vlan_tag"], "accesses": [0, 100]},
+        "traffic": {"engine": "afxdp"},
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def run(lab_name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hints")
+    (folder / "own.bpf.c").write_text(HINTED)
+    return run_of(lab_name, folder, plan(json.dumps(BLOCKS)))
+
+
+def test_a_users_program_with_hints_is_loaded_for_its_device_and_its_neighbour_is_not(lab: Lab, run: Path) -> None:
     """veth knows the hash of a frame that came as an skb, and of no other: the actions say it."""
-    (tmp_path / "own.bpf.c").write_text(HINTED)
-    points = {"mode": ["native", "generic"], "program": FUNCTIONS}
-    text = plan(json.dumps([{"points": points, "traffic": {"load": "20kpps", "engine": ["live", "afxdp"]}}]))
-    run = run_of(lab_name, tmp_path, text)
-    trials = trials_of(run).set_index(["function", "mode", "engine"]).sort_index()
+    trials = trials_of(run).dropna(subset="function").set_index(["function", "mode", "engine"]).sort_index()
     hinted, plain = trials.loc["hinted"], trials.loc["plain"]
     assert set(hinted.loc["generic", "verdict"]) == {"unsupported"}
     assert hinted.loc["generic", "reason"].str.contains("Can't attach device-bound programs in generic mode").all()
     assert set(plain["verdict"]) == {"valid"} == set(hinted.loc["native", "verdict"]), trials["reason"]
     facts = [json.loads(file.read_text()) for file in run.glob("raw/*/*/applied.json")]
-    bound = {(one["point"]["function"], one["deployment"]["device"]) for one in facts}
+    bound = {(one["point"]["function"], one["deployment"]["device"]) for one in facts if one["point"]["function"]}
     assert bound == {("hinted", lab.dut_interface), ("plain", None)}
     assert hinted["testrun_raw_ns"].isna().all()
     assert plain["testrun_raw_ns"].notna().all()
@@ -51,11 +64,9 @@ def test_a_users_program_with_hints_is_loaded_for_its_device_and_its_neighbour_i
     assert actions["afxdp"]["pass"] > 0 == actions["afxdp"]["drop"]
 
 
-def test_calls_of_kfuncs_are_counted_and_a_refusal_has_no_cost_of_an_answer(lab_name: str, tmp_path: Path) -> None:
+def test_calls_of_kfuncs_are_counted_and_a_refusal_has_no_cost_of_an_answer(run: Path) -> None:
     """Of a frame that came as an skb a veth knows the hash, and no VLAN where the tag stayed in the frame."""
-    points = {"mode": "native", "workload": ["rx_hash", "rx_vlan_tag"], "accesses": [0, 100]}
-    run = run_of(lab_name, tmp_path, plan(json.dumps([{"points": points, "traffic": {"engine": "afxdp"}}])))
-    trials = trials_of(run)
+    trials = trials_of(run).dropna(subset="accesses")
     assert set(trials["verdict"]) == {"valid"}, trials["reason"]
     calling = trials[trials["accesses"] > 0].set_index("workload")
     assert calling["hints_refused_percent"].to_dict() == {"rx_hash": 0.0, "rx_vlan_tag": 100.0}

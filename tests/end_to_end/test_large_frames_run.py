@@ -16,8 +16,9 @@ pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 TRAFFIC = "{engine: afxdp, load: 2kpps, ip_version: 6}"
 SIZES = f"""
-  - points: {{mode: [native, generic, af_xdp], frame_bytes: [1518, 3524, 9216], workload: packet, op: write,
-             accesses: 9300}}
+  - points: {{mode: [native, generic, af_xdp], frame_bytes: [3524, 9216], workload: packet, op: write, accesses: 9300}}
+    traffic: {TRAFFIC}
+  - points: {{mode: native, frame_bytes: 1518, workload: packet, op: write, accesses: 1600}}
     traffic: {TRAFFIC}
 """
 
@@ -31,7 +32,7 @@ def test_each_frame_of_any_size_comes_back_and_the_mtu_is_as_it_was(lab: Lab, la
     """The receiver checks the UDP checksum over the whole frame; the program has written each byte of it."""
     run = run_of(lab_name, tmp_path, plan(SIZES))
     trials = trials_of(run)
-    assert len(trials) == 18  # each with its baseline
+    assert len(trials) == 14  # each with its baseline
     assert trials["verdict"].eq("valid").all(), trials["reason"].tolist()
     for column in ("dut_rx_packets", "rx_packets"):
         assert trials[column].eq(trials["tx_packets"]).all(), column
@@ -46,6 +47,7 @@ def test_each_frame_of_any_size_comes_back_and_the_mtu_is_as_it_was(lab: Lab, la
     assert mtus(lab) == [1500, 1500]
 
 
+@pytest.mark.thorough
 def test_ctrl_c_brings_the_mtu_back(lab: Lab, lab_name: str, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(plan(f"[{{points: {{frame_bytes: 9216}}, traffic: {TRAFFIC}}}]", 30))
     argv = [sys.executable, "-m", "xdplab", "--lab", lab_name, "run", "p.yaml", "--out", "out"]
