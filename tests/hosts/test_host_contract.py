@@ -234,6 +234,16 @@ def test_files_go_and_come_back(host: Host, tmp_path: Path) -> None:
     assert host.run(["ls", f"{tmp_path}/remote/new folder"]).text == "-0\n-1\n"  # no temporary file is left
 
 
+def test_a_file_costs_in_proportion_to_its_size(host: Host, tmp_path: Path) -> None:
+    def cpu_s(mib: int) -> float:
+        began_s = time.process_time()
+        host.put(bytes(mib << 20), f"{tmp_path}/remote")
+        return time.process_time() - began_s
+
+    cpu_s(1)
+    assert cpu_s(64) < 3 * 16 * cpu_s(4)
+
+
 def test_files_of_the_kernel_can_be_read(host: Host) -> None:
     assert host.get("/proc/self/status").startswith(b"Name:")
 

@@ -144,7 +144,8 @@ class SshProcess(StreamedProcess):
         self._group_told.set()
 
     def _write(self, data: bytes) -> None:
-        self._channel.sendall(data)
+        for at in range(0, len(data), _CHUNK):  # `sendall` copies the rest for each packet
+            self._channel.sendall(data[at : at + _CHUNK])
 
     def _close_stdin(self) -> None:
         within(ANSWER_S, lambda: _end_input(self._channel))
