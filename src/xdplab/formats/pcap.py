@@ -27,11 +27,9 @@ _ETHERNET = 1
 _HAS_FCS, _FCS_SHIFT = 1 << 26, 28
 """Bits of the link type, by the pcap draft: whether the FCS's length is told, and that length in units of 2 bytes."""
 
-_VLAN = (0x8100, 0x88A8)
-_IPV4, _IPV6 = 0x0800, 0x86DD
+_VLAN = (b"\x81\x00", b"\x88\xa8")
+_IPV4, _IPV6 = b"\x08\x00", b"\x86\xdd"
 _WITH_PORTS = (6, 17, 132)  # TCP, UDP, SCTP
-
-Flow = tuple[object, ...]
 
 
 def frames_in(path: str | Path) -> _Frames:
@@ -164,25 +162,25 @@ def _fcs_bytes(link_type: int) -> int:
     return 2 * (link_type >> _FCS_SHIFT)
 
 
-def flow_of(frame: bytes) -> Flow:
+def flow_of(frame: bytes) -> bytes:
     """Return the key of a flow: IP addresses, protocol and ports, else the Ethernet header."""
     kind, at = _protocol(frame)
     if kind == _IPV4 and len(frame) >= at + 20:
-        length, protocol, ends = 4 * (frame[at] & 15), frame[at + 9], frame[at + 12 : at + 20]
-        first = not struct.unpack_from(">H", frame, at + 6)[0] & 0x1FFF  # only the first fragment has the ports
-        return (ends, protocol, _ports(frame, at + length, protocol) if first else b"")
+        length, protocol = 4 * (frame[at] & 15), frame[at + 9]
+        first = not (frame[at + 6] & 0x1F or frame[at + 7])  # only the first fragment has the ports
+        ports = _ports(frame, at + length, protocol) if first else b""
+        return b"4%c%b%b" % (protocol, frame[at + 12 : at + 20], ports)
     if kind == _IPV6 and len(frame) >= at + 40:
-        return (frame[at + 8 : at + 40], frame[at + 6], _ports(frame, at + 40, frame[at + 6]))
-    return (frame[:at],)
+        return b"6%c%b%b" % (frame[at + 6], frame[at + 8 : at + 40], _ports(frame, at + 40, frame[at + 6]))
+    return b"-%b" % frame[:at]
 
 
-def _protocol(frame: bytes) -> tuple[int, int]:
+def _protocol(frame: bytes) -> tuple[bytes, int]:
     """Return the EtherType behind all VLAN tags, and where its header begins."""
     at = 12
-    while len(frame) >= at + 6 and struct.unpack_from(">H", frame, at)[0] in _VLAN:
+    while frame[at : at + 2] in _VLAN and len(frame) >= at + 6:
         at += 4
-    kind = struct.unpack_from(">H", frame, at)[0] if len(frame) >= at + 2 else 0
-    return kind, at + 2
+    return frame[at : at + 2], at + 2
 
 
 def _ports(frame: bytes, at: int, protocol: int) -> bytes:
