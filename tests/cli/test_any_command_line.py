@@ -167,7 +167,7 @@ def test_any_command_line_ends_in_one_line_or_in_success(line: list[str]) -> Non
     check(line)
 
 
-WITH_A_LAB = ["run", "resume", "search", "race", "plan", "selftest", "calibrate", "restore", "doctor"]
+WITH_A_LAB = ["run", "resume", "search", "race", "plan", "selftest", "calibrate", "restore", "doctor", "probe"]
 WITH_A_LAB += ["lab up", "lab down", "lab status", "lab run"]
 
 

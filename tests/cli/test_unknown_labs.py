@@ -23,6 +23,7 @@ VERBS = [
     "calibrate --lab",
     "restore --lab",
     "doctor --lab",
+    "probe",
     "study execution --place",
     "study loading --place",
     "study jit --place",

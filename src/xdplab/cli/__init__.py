@@ -27,6 +27,7 @@ FEW_COLLECTIONS = (100_000, 20, 20)
 VERBS = {
     "lab": Verb("lab", "lab", "Bring a lab up, see it, use it, take it down."),
     "doctor": Verb("doctor", "doctor", "Check this machine or a lab: what works, what is missing, and the remedy."),
+    "probe": Verb("probe", "probe", "Try what a port can do with XDP: modes, MTUs, queues, counters."),
     "kernels": Verb("lab", "kept", "What a packet costs in each kernel; what guests' kernels take on this disk."),
     "programs": Verb("programs", "programs", "Write, show and prove XDP programs with exactly N memory accesses."),
     "plan": Verb("plan", "plan", "Show the points of PLAN, its blocks, and the time it will take."),

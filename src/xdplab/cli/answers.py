@@ -18,6 +18,7 @@ from xdplab.analysis.findings import Finding
 from xdplab.doctor.checks import Row
 from xdplab.run.listing import KnownRun
 from xdplab.studies.comparing import Unlike
+from xdplab.studies.probe.answers import ProbedPort
 from xdplab.studies.traffic.audits import AuditEntry, Fit
 from xdplab.studies.traffic.selftest_cases import NegativeControl
 
@@ -434,6 +435,7 @@ ANSWERS: dict[str, Any] = {
     "compare": Compared,
     "audit": Audited,
     "doctor": list[Row],
+    "probe": ProbedPort,
     "lab-status": list[LabUp],
     "runs": list[KnownRun],
     "selftest": Tested,
