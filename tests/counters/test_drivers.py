@@ -329,6 +329,14 @@ def test_a_driver_without_a_row_is_counted_by_the_link_where_that_moves(
     assert values["dut_counted_by"] == "link"
 
 
+@pytest.mark.parametrize(("driver", "by", "counted"), [("ixgbe", "link", 1005), ("veth", "driver", 1000)])
+def test_a_probe_of_the_port_wins_over_the_row_of_its_driver(driver: str, by: str, counted: int) -> None:
+    note = f"/run/xdplab/probes/vd0\t{driver}: rx_queue_*_packets counted 0 of 1,000\n".encode()
+    refuted = files("ixgbe", "tx") | {"dut.iplink.after.json": link(1012, 999), "dut.settings.before.txt": note}
+    values = derive(refuted, queues=2)
+    assert (values["dut_counted_by"], values["dut_rx_packets"]) == (by, counted)
+
+
 VMXNET3 = """NIC statistics:
      Tx Queue#: 0
        TSO pkts tx: 0

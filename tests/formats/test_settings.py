@@ -13,6 +13,7 @@ PTYPE = "Type Device      Function | ALL  vd0      packet_rcv | ALL  eth0     pa
     [
         ("/proc/sys/net/core/bpf_jit_harden\t2", "net.core.bpf_jit_harden", "2"),
         ("/sys/class/net/vd0/mtu\t1500", "port.mtu", "1500"),
+        ("/run/xdplab/probes/vd0\tveth: wrong", "port.probe", "veth: wrong"),
         ("/sys/class/net/vd0/flags\t0x1103", "port.flags", "up promisc"),
         ("/sys/devices/system/cpu/online\t0-1", "cpu.online", "0-1"),
         ("/sys/kernel/tracing/current_tracer\tnop", "kernel.tracing/current_tracer", "nop"),

@@ -267,7 +267,7 @@ def link_counts_what_xdp_takes(row: Row) -> str | None:
         return None
     return (
         f"of {sent:.0f} frames sent the DUT's link counted {arrived:.0f}, and whether it counts those that XDP takes "
-        "is not known: counters/drivers.py has no row for it"
+        "is not known: counters/drivers.py has no row that holds for it"
     )
 
 

@@ -28,6 +28,7 @@ from xdplab.analysis.count_rules import (
 )
 from xdplab.analysis.values import Row, number, text, three_digits
 from xdplab.formats.proc import FAST_CLOCKS
+from xdplab.formats.settings import PROBE_NOTE
 from xdplab.plan.factors import frame_rate
 
 RULES_VERSION = "15"
@@ -541,6 +542,13 @@ def say_settings_changed(row: Row) -> str | None:
     return f"settings changed within the window: {', '.join(changes)}" if changes else None
 
 
+def say_refuted_table(row: Row) -> str | None:
+    note = json.loads(text(row, "settings") or "{}").get(f"dut {PROBE_NOTE}")
+    if not note or text(row, "mode") != "native":
+        return None
+    return f"the driver's own counters are not used, for a probe of the port refutes the table of drivers: {note}"
+
+
 def say_slow_clock(row: Row) -> str | None:
     source = text(row, "clocksource")
     is_fast = source is None or source in FAST_CLOCKS
@@ -595,6 +603,7 @@ REMARKS = (
     say_other_work,
     say_clock_changed,
     say_settings_changed,
+    say_refuted_table,
     say_slow_clock,
     say_scaled_counts,
     say_records_lost,

@@ -27,6 +27,7 @@ from xdplab.labs.servers import host as server_host
 from xdplab.labs.servers.inventory import Inventory
 from xdplab.plan import Plan, reference
 from xdplab.studies.kinds import STUDIES
+from xdplab.studies.probe.drivers_page import drivers_page
 from xdplab.studies.traffic.columns import TRIALS
 
 SOURCE = Path(__file__).resolve().parents[1]
@@ -265,6 +266,11 @@ def study_columns() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def drivers() -> str:
+    """What drivers can do, by probes of their ports; kept in the repository."""
+    return drivers_page(SOURCE.parents[1] / "docs" / "results" / "probes")
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands,
     "reference/errors.md": errors,
@@ -279,6 +285,7 @@ KEPT: dict[str, Callable[[], str]] = {
     "reference/nic-counters.md": nic_counters,
     "reference/root-commands.md": server_commands,
     "reference/study-columns.md": study_columns,
+    "results/drivers.md": drivers,
 }
 """Pages that a reader of the plain repository needs; `python -m xdplab.cli.pages docs --kept` writes them anew."""
 

@@ -96,8 +96,7 @@ COUNTERS: tuple[Column[Readings], ...] = (
            packets.counted_by),
     Column("dut_rx_mean_bytes", "float", "state",
            "mean bytes of the frames received, by the DUT's link: without their FCS, and on a veth with XDP without "
-           "the "
-           "Ethernet header of packet buffers",
+           "the Ethernet header of packet buffers",
            partial(packets.mean_bytes, direction="rx")),
     Column("dut_tx_mean_bytes", "float", "state",
            "mean bytes of the frames sent back, by the DUT's link in the same way",

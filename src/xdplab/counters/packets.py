@@ -12,6 +12,7 @@ from xdplab.counters.drivers import Driver, Names
 from xdplab.counters.readings import Readings, Scope, difference
 from xdplab.counters.table import Role
 from xdplab.formats.ethtool import by_queue
+from xdplab.formats.settings import PROBE_NOTE
 from xdplab.plan.factors import SKB_MODES
 
 Direction = Literal["rx", "tx"]
@@ -40,7 +41,17 @@ def driver_of(readings: Readings, role: Role) -> Driver:
     driver = drivers.driver_of(counters, name)
     if driver is None:
         raise Absent(f"counters/drivers.py has no row for the driver {name}")
+    if note := _refutation(readings, role, name):
+        raise Absent(f"a probe of the port refutes counters/drivers.py: {note}")
     return driver
+
+
+def _refutation(readings: Readings, role: Role, name: str) -> str | None:
+    try:
+        note = readings.settings(role, "before").get(PROBE_NOTE, "")
+    except Absent:
+        return None
+    return note if note.startswith(f"{name}: ") else None
 
 
 def driver_lost(readings: Readings, role: Role) -> int:

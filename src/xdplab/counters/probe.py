@@ -1,13 +1,5 @@
 """Reads the counters of one host: at rest by one request, or by recorders that run during the window.
 
-    dut = counters.install(host, "dut", "vd0", directory, reader=path, sampler=path)
-    recording = dut.start(["perf", "samples"], events=["cycles"], deadline_s=30)
-    before = dut.snapshot("before")
-    ...                                   # the burst; nothing is run on the host meanwhile
-    after = dut.snapshot("after")
-    files = before | after | recording.stop()
-    dut.close()
-
 Files are named as in a run's `counters/` folder and contain the tools' output; `columns` needs only them. A tool
 that is missing or fails leaves a `.err` file with its message.
 """

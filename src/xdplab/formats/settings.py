@@ -43,11 +43,14 @@ MACHINE_FILES = (
     "/sys/kernel/tracing/current_tracer",
 )
 """What costs time on any machine and can change."""
+PROBES, PROBE_NOTE = "/run/xdplab/probes", "port.probe"
+"""Where a probe notes, by interface, what of the table of drivers its port does not do; how the note is named here."""
 PORT_FILES = (
     *(f"/sys/class/net/{{device}}/{name}" for name in (
         "mtu", "flags", "tx_queue_len", "gro_flush_timeout", "napi_defer_hard_irqs", "threaded", "operstate",
         "carrier_changes", "master/ifindex", "queues/[rt]x-*/[rx]ps_*",
     )),
+    f"{PROBES}/{{device}}",
     "/proc/net/ptype",
     "/proc/sys/net/ipv4/ip_forward",
     "/proc/sys/net/ipv6/conf/all/forwarding",
@@ -60,6 +63,7 @@ _FOLDERS = (
     (re.compile(r"/sys/devices/system/cpu/"), "cpu."),
     (re.compile(r"/sys/devices/system/clocksource/clocksource0/"), "cpu."),
     (re.compile(r"/sys/kernel/"), "kernel."),
+    (re.compile(rf"{PROBES}/.+"), PROBE_NOTE),
 )
 _SYSCTL = "/proc/sys/"
 _SNIFFERS, _DEVICE, _FLAGS = "/proc/net/ptype", "port.device", "port.flags"

@@ -17,6 +17,7 @@ from xdplab.deploy.queues import queue_limit, set_queues
 from xdplab.deploy.settings import RINGS
 from xdplab.doctor import probe as doctors_probe
 from xdplab.errors import UnsupportedError, XdplabError
+from xdplab.formats.settings import PROBES
 from xdplab.generators import Generator, GeneratorSettings
 from xdplab.run.waiting import WAITS
 from xdplab.studies.outage.bench import OutageBench, OutageFacts, heard_in
@@ -57,6 +58,8 @@ class PortProbe:
         described = self.bench.described()
         row = driver_of(self.bench.counters(), described["driver"])
         table = [] if row is None else [one for burst in self.bursts for one in rows_of(row, burst)]
+        if table:
+            self._note(described["driver"], [one.text for one in table if one.disagrees])
         return ProbedPort(port, **described, date=date, answers=self.answers, bursts=self.bursts,
                           in_table=row is not None, table=table)  # fmt: skip
 
@@ -68,6 +71,13 @@ class PortProbe:
                     topic()
             finally:
                 self.bench.put_back()
+
+    def _note(self, driver: str, wrong: Sequence[str]) -> None:
+        """Leave on the host what the table of drivers says wrongly, for trials on this port; or that it holds."""
+        path = f"{PROBES}/{self.bench.interface}"
+        self.bench.host.run(["rm", "-f", path])
+        if wrong:
+            self.bench.host.put(f"{driver}: {'; '.join(wrong)}\n".encode(), path)
 
     def modes(self) -> None:
         """Attach a program in each mode, and bind a socket in each way."""

@@ -83,7 +83,8 @@ def _table(rows: Rows) -> str:
 
 
 def published(probe: ProbedPort, names: Iterable[str]) -> ProbedPort:
-    """Return the probe without the port's name and address, and without ``names`` in any words."""
+    """Return the probe without the port's name and address, the kernel's own suffix, and ``names`` in any words."""
     pattern = "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in sorted(names, key=len, reverse=True) if name)
     answers = [replace(answer, words=answer.words and re.sub(pattern, "…", answer.words)) for answer in probe.answers]
-    return replace(probe, port=None, bus=None, answers=answers)
+    kernel = re.sub(r"-.*", "", probe.kernel)
+    return replace(probe, port=None, bus=None, kernel=kernel, answers=answers)
