@@ -262,7 +262,7 @@ class PortProbe:
         obtained = apply(self.bench.host, self.bench.interface, {name: value}).obtained.get(name)
         if name == "rss.hkey":
             return _require(obtained == value, "the key that was set" if obtained == value else "another key")
-        return _require(obtained == value, str(obtained))
+        return _require(obtained == value, str(obtained) if obtained == value else f"{obtained} instead of {value}")
 
     def outage(self) -> None:
         """Attach a program in the middle of a numbered stream, and do nothing in another."""
@@ -273,6 +273,8 @@ class PortProbe:
 
     def _dark(self, mode: str, event: str) -> str:
         self._require_mode(mode)
+        if self.bench.sender.clock != "time":
+            raise NotTried("the lab's clock shows no time")
         bench = OutageBench.at(self.bench.sender)
         point = OutagePoint(bench.lab.name, mode, event, OUTAGE_PPS, OUTAGE_S)
         with tempfile.TemporaryDirectory() as raw, bench.lab.turn(WAITS.get()):

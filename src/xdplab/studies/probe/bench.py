@@ -37,7 +37,6 @@ FRAMES, RATE_PPS, LONGEST_S = 1000, 20_000.0, 5.0
 SETTLE_S = 0.3
 """A driver counts what it sent when it frees the descriptors."""
 SESSION_S = 120.0
-NOBODY = "02:00:00:00:00:00"
 _PROGRAM = Path(__file__).parent / "programs" / "probe.bpf.c"
 _ANNOUNCED = Path(__file__).parent / "announced.py"
 _STATE, _FOLDER = "/run/xdplab/probe/state", "/run/xdplab/probe"
@@ -126,7 +125,7 @@ class ProbeBench:
             max_frames=frames,
             settle_s=SETTLE_S,
             run_id=RUN_ID,
-        ).changed(flows=flows, frame_bytes=frame_bytes, src_mac=lab.tg_mac, dst_mac=NOBODY, receive=receive)
+        ).changed(flows=flows, frame_bytes=frame_bytes, src_mac=lab.tg_mac, dst_mac=lab.dut_mac, receive=receive)
         with Generator(lab.tg, settings, self.xdpgen, deadline_s=SESSION_S) as generator:
             generator.start()
             lab.place(lab.arrangement, queues)
