@@ -3,12 +3,13 @@
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ from xdplab.figures.draw import draw
 from xdplab.figures.marks import Axes, Look, View, Words, marks_frame
 from xdplab.figures.styles import sized
 from xdplab.hosts.local import LocalHost
+from xdplab.labs import rights
 from xdplab.labs.base import HOST
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
@@ -213,19 +215,58 @@ def test_a_user_without_the_right_to_load_programs_is_told_before_anything_is_me
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("held", "may"), [("0", False), ("8000000000", False), ("c000001000", True), ("200000", True)])
+@pytest.fixture
+def holding(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Makes this process hold the capabilities of a mask, as a user of this many users."""
+
+    def hold(mask: str, users: str) -> None:
+        texts = {"/proc/self/status": f"CapEff:\t{mask}\n", "/proc/self/uid_map": f"  0  0  {users}\n"}
+        monkeypatch.setattr(Path, "read_text", lambda path: texts[str(path)])
+
+    return hold
+
+
+ALL_USERS = str((1 << 32) - 1)
+
+
+@pytest.mark.parametrize(
+    ("held", "users", "missing"),
+    [
+        ("0", ALL_USERS, "lacks CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON"),
+        ("8000000000", ALL_USERS, "lacks CAP_NET_ADMIN, CAP_PERFMON"),  # CAP_BPF alone loads no XDP program
+        ("c000001000", ALL_USERS, None),
+        ("200000", ALL_USERS, None),
+        ("1ffffffffff", "1", "has .* only in a user namespace"),
+    ],
+)
 def test_network_and_tracing_programs_need_three_capabilities_or_one(
-    held: str, may: bool, monkeypatch: pytest.MonkeyPatch
+    held: str, users: str, missing: str | None, holding: Callable[[str, str], None]
 ) -> None:
-    """CAP_BPF alone loads no XDP program: that takes CAP_NET_ADMIN, too."""
-    monkeypatch.setattr(Path, "read_text", lambda path: f"CapEff:\t{held}\n")
-    with nullcontext() if may else pytest.raises(UnsupportedError, match="may not load BPF programs"):
+    holding(held, users)
+    with pytest.raises(UnsupportedError, match=f"may not load .*{missing}") if missing else nullcontext():
         places.require_rights(("host",), "--place vm:6.1:count")
 
 
-def test_a_run_that_another_user_began_measures_nothing_without_the_right(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("held", "users", "missing"),
+    [
+        ("400203000", ALL_USERS, None),
+        ("a80425fb", ALL_USERS, "lacks CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_SYSLOG$"),  # podman's for root
+        ("800405fb", ALL_USERS, "lacks CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYSLOG$"),
+        ("1ffffffffff", "65536", "only in a user namespace"),  # podman's for a rootless container, --privileged
+    ],
+)
+def test_a_lab_of_this_machine_needs_four(
+    held: str, users: str, missing: str | None, holding: Callable[[str, str], None]
+) -> None:
+    holding(held, users)
+    answer = rights.missing_rights(rights.FOR_LAB)
+    assert answer is None if missing is None else re.search(missing, answer or "")
+
+
+def test_a_run_that_another_user_began_measures_nothing_without_the_right(holding: Callable[[str, str], None]) -> None:
     """`resume` gathers nothing anew: the places themselves must ask."""
-    monkeypatch.setattr(Path, "read_text", lambda path: "CapEff:\t0000000000000000\n")
+    holding("0", ALL_USERS)
     with (
         pytest.raises(UnsupportedError, match="may not load BPF programs"),
         machine_of("host", Path(), Path(), Given()),
@@ -254,6 +295,7 @@ import sys, time
 from pathlib import Path
 from typing import Any
 from xdplab.studies import guests, places
+from xdplab.labs import rights
 from xdplab.labs.base import HOST
 places._LOCK, places.LOCK_S = sys.argv[3], float(sys.argv[4])
 with guests.place_of(HOST) as place, place.jit(sys.argv[1] == "on"):
@@ -301,6 +343,7 @@ def test_two_studies_do_not_switch_each_others_jit(tmp_path: Path) -> None:
 KILLED = """
 import os, signal
 from xdplab.studies.guests import place_of
+from xdplab.labs import rights
 from xdplab.labs.base import HOST
 with place_of(HOST) as place, place.jit(False):
     print(open(os.environ["SETTING"]).read().strip(), flush=True)

@@ -13,6 +13,7 @@ from xdplab.hosts import Host
 from xdplab.hosts.held import Held, Holder
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.base import ARCHITECTURE_MARK, HOST, Clock
+from xdplab.labs.rights import FOR_PROGRAMS, missing_rights
 from xdplab.run.waiting import WAITS
 
 _JIT = "net.core.bpf_jit_enable"
@@ -184,11 +185,6 @@ def measures_apart(name: str) -> bool:
     return name not in (HOST, "compile", "") and kind != "uml" and not rest.endswith(":kvm")
 
 
-_CAP_NET_ADMIN, _CAP_SYS_ADMIN, _CAP_PERFMON, _CAP_BPF = (1 << number for number in (12, 21, 38, 39))
-_TOGETHER = _CAP_BPF | _CAP_NET_ADMIN | _CAP_PERFMON
-"""These three, or CAP_SYS_ADMIN alone, let a user load network and tracing programs; see capabilities(7)."""
-
-
 def require_rights(names: Iterable[str], option: str) -> None:
     """Raise UnsupportedError if this machine is among the places and this user may not load programs into its kernel.
 
@@ -196,10 +192,9 @@ def require_rights(names: Iterable[str], option: str) -> None:
     """
     if HOST not in names:
         return
-    status = Path("/proc/self/status").read_text()
-    held = int(status.partition("CapEff:")[2].split()[0], 16)
-    if not held & _CAP_SYS_ADMIN and held & _TOGETHER != _TOGETHER:
+    lacking = missing_rights(["CAP_SYS_ADMIN"]) and missing_rights(FOR_PROGRAMS)
+    if lacking:
         raise UnsupportedError(
-            "this user may not load BPF programs into this machine's kernel",
+            f"this user may not load BPF programs into this machine's kernel: {lacking}",
             remedy=f"use sudo, or measure in a guest: {option}",
         )

@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from xdplab.labs import keeper as lab_keeper
+    from xdplab.labs import rights
     from xdplab.labs.keeper import Answer, KeeperError
 else:  # importing the package itself would load pandas
     sys.path.insert(0, str(Path(__file__).parents[1]))
     import keeper as lab_keeper
+    import rights
     from keeper import Answer, KeeperError
 
 HOSTS = {"dut": "vd0", "tg": "vg0"}
@@ -111,7 +113,7 @@ def _why(done: "subprocess.CompletedProcess[str]") -> str:
 def _remedy(message: str) -> str | None:
     """Return the remedy for known failures."""
     remedies = {
-        "unshare failed": "this root may not make namespaces: use a machine or VM, not an unprivileged container",
+        "unshare failed": "this root may not make namespaces: start a container with --privileged",
         "Unknown device type": "the kernel lacks veth: `modprobe veth`, or a kernel with CONFIG_VETH",
         "mount -t bpf": "the kernel lacks BPF: one with CONFIG_BPF_SYSCALL is needed",
         "not found": "run `xdplab doctor`: it names the package",
@@ -130,6 +132,8 @@ class NetnsKeeper(lab_keeper.Keeper):
 
     def build(self) -> None:
         """Make the two hosts and the link between them."""
+        if lacking := rights.missing_rights(rights.FOR_LAB):
+            raise KeeperError(lacking, rights.WITHOUT)
         sshd = find_sshd()
         self.hosts = {name: NetnsHost(name, interface, sshd) for name, interface in HOSTS.items()}
         self.each(NetnsHost.listen)
