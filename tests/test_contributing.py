@@ -28,10 +28,7 @@ assert row is not None and row.source.endswith("mynic_get_stats")
 
 @pytest.mark.parametrize(
     ("heading", "proof", "page"),
-    [
-        ("A new factor", FACTOR, "reference/factors.md"),
-        ("A new driver", DRIVER, "reference/nic-counters.md"),
-    ],
+    [("A new factor", FACTOR, "reference/factors.md"), ("A new driver", DRIVER, "reference/nic-counters.md")],
 )
 def test_a_change_made_as_the_page_says_works(heading: str, proof: str, page: str, tmp_path: Path) -> None:
     steps = (ROOT / "CONTRIBUTING.md").read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]

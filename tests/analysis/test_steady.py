@@ -26,8 +26,7 @@ def test_a_fall_is_negative() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frames", "at_s"),
-    [([85_998, 0, 0, 0], 0.1), ([85_998, 900, 1100, 1000], 0.1), ([1000, 1000, 1000, 0], 0.3)],
+    ("frames", "at_s"), [([85_998, 0, 0, 0], 0.1), ([85_998, 900, 1100, 1000], 0.1), ([1000, 1000, 1000, 0], 0.3)]
 )
 def test_forwarding_that_stops_within_the_first_or_last_interval_is_a_step(frames: list[int], at_s: float) -> None:
     found = course(TENTHS[:4], frames, 0.4)

@@ -71,13 +71,7 @@ def test_a_pipe_gets_sentences_as_they_are(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize(
     ("taken", "shown"),
-    [
-        (0, "0 bytes"),
-        (840, "840 bytes"),
-        (38_400, "38 kB"),
-        (428_000, "0.4 MB"),
-        (4_700_000, "4.7 MB"),
-    ],
+    [(0, "0 bytes"), (840, "840 bytes"), (38_400, "38 kB"), (428_000, "0.4 MB"), (4_700_000, "4.7 MB")],
 )
 def test_no_file_has_a_size_of_nothing(taken: int, shown: str) -> None:
     assert text.size(taken) == shown

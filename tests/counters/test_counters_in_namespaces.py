@@ -118,12 +118,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_native_counts_are_exact_and_by_queue(pair: Pair, program: Path) -> None:
     pair.attach("xdpdrv", program)
     values = derive(pair.measure(500), mode="native", shared=True)
-    expected = {
-        "dut_counted_by": "driver",
-        "dut_rx_packets": 500,
-        "dut_tx_packets": 500,
-        "tg_link_tx_packets": 500,
-    }
+    expected = {"dut_counted_by": "driver", "dut_rx_packets": 500, "dut_tx_packets": 500, "tg_link_tx_packets": 500}
     assert {name: values[name] for name in expected} == expected
     by_queue, evenness = values["rx_by_queue"], values["evenness"]
     assert len(by_queue) == 2

@@ -85,11 +85,7 @@ def test_a_program_that_leaves_no_stack_for_the_counter_is_refused_with_the_veri
         loader(xdpload, target)
 
 
-BUDGET = (
-    "const volatile int most = 3; int seen;",
-    "xdp",
-    "return seen++ < most ? XDP_PASS : XDP_DROP;",
-)
+BUDGET = ("const volatile int most = 3; int seen;", "xdp", "return seen++ < most ? XDP_PASS : XDP_DROP;")
 
 
 def test_a_load_that_shares_maps_goes_on_where_the_other_one_is(xdpload: str, tmp_path: Path) -> None:

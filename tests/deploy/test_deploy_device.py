@@ -9,15 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.deploy.device import (
-    Snapshot,
-    apply,
-    remember,
-    reread,
-    restore,
-    restore_remembered,
-    snapshot,
-)
+from xdplab.deploy.device import Snapshot, apply, remember, reread, restore, restore_remembered, snapshot
 from xdplab.deploy.guarded import GuardedDevice
 from xdplab.deploy.queues import queue_limit, set_queues
 from xdplab.deploy.settings import XPS, Features, read

@@ -57,8 +57,7 @@ def test_a_build_that_fails_leaves_nothing_and_shows_the_compilers_message(small
 
 
 @pytest.mark.parametrize(
-    ("source", "package"),
-    [("#include <xdp/no_such.h>\n", "libxdp-dev"), ("#include <bpf/no_such.h>\n", "libbpf-dev")],
+    ("source", "package"), [("#include <xdp/no_such.h>\n", "libxdp-dev"), ("#include <bpf/no_such.h>\n", "libbpf-dev")]
 )
 def test_a_missing_header_is_named_with_its_package(small_room: Path, tmp_path: Path, source: str, package: str):
     (small_room / "hello.c").write_text(source + "int main(void) { return 0; }\n")

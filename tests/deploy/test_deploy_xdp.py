@@ -8,13 +8,7 @@ import pytest
 
 from xdplab.deploy.deployment import Deployment
 from xdplab.deploy.device import restore, snapshot
-from xdplab.deploy.xdp import (
-    XdpRequest,
-    attach,
-    attached_program,
-    await_nothing_attached,
-    verify,
-)
+from xdplab.deploy.xdp import XdpRequest, attach, attached_program, await_nothing_attached, verify
 from xdplab.errors import HostError, ProgramError
 from xdplab.hosts.tool import ToolSession
 

@@ -87,10 +87,7 @@ def test_what_is_impossible_is_unsupported_in_the_kernels_own_words(lab_name: st
             row["engine"],
             row["device"],
             row["mode"],
-        ): (
-            row["verdict"],
-            row["reason"],
-        )
+        ): (row["verdict"], row["reason"])
         for row in trials.to_dict("records")
     }
     too_large = "Peer MTU is too large to set XDP"

@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
-from xdplab.formats.generator import (
-    GeneratorInterval,
-    Histogram,
-    bucket_width,
-    parse_line,
-    parse_output,
-)
+from xdplab.formats.generator import GeneratorInterval, Histogram, bucket_width, parse_line, parse_output
 
 SUB_BITS = 7
 

@@ -148,10 +148,7 @@ def test_a_bundle_has_the_rows_of_its_run(folder: Path, tmp_path: Path) -> None:
     assert len([*(tmp_path / "cache" / "runs").iterdir()]) == 1, "nothing stays of the bundle's tables"
 
 
-@pytest.mark.parametrize(
-    ("by", "order"),
-    [("date", "cba"), ("kernel", "bac"), ("commit", "cab"), ("program", "cba")],
-)
+@pytest.mark.parametrize(("by", "order"), [("date", "cba"), ("kernel", "bac"), ("commit", "cab"), ("program", "cba")])
 def test_the_rows_of_a_point_are_ordered(by: Any, order: str, folder: Path) -> None:
     kernel, commit = "6.18.44-fc-v657", "87e2331bbb3b-dirty"
     measured(folder, "a", day=3, **{kernel: "6.12.38", commit: "c0"})

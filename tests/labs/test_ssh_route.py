@@ -202,14 +202,7 @@ def test_addresses_of_each_kind_are_read(local: str, peer: str, found: Connectio
     assert (refused(server, "eth7") is not None) == (found.zone == "eth7")
 
 
-@pytest.mark.parametrize(
-    "above",
-    [
-        "process sh\nprocess bash\n",
-        "process sh\nprocess sshd\nclosed\n",
-        "",
-    ],
-)
+@pytest.mark.parametrize("above", ["process sh\nprocess bash\n", "process sh\nprocess sshd\nclosed\n", ""])
 def test_where_it_cannot_be_told_it_is_refused(above: str) -> None:
     message = refused(Server({}, **{"sh -c " + _ANCESTORS: above}), "eth9")
     assert "cannot be told which port carries the SSH connection" in message

@@ -157,9 +157,6 @@ def test_a_command_of_setup_keeps_its_numbers_as_they_are_written(tmp_path: Path
 
 def test_only_keeps_the_baseline_whose_passes_come_from_several_blocks() -> None:
     """Blocks of other passes share their N = 0: it has all of them, and was dropped."""
-    blocks = [
-        {"points": {"accesses": 1600}},
-        {"points": {"accesses": 100}, "passes": ["rate", "bpf_stats"]},
-    ]
+    blocks = [{"points": {"accesses": 1600}}, {"points": {"accesses": 100}, "passes": ["rate", "bpf_stats"]}]
     points = points_of(parse_plan({"name": "t", "blocks": blocks}), "shared")
     assert [p.program.accesses for p in select(points, {"accesses": "1600"})] == [0, 1600]

@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 from tests.run.power_cut import cuts
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(shutil.which("mkfs.ext4") is None, reason="needs mkfs.ext4"),
-]
+pytestmark = [pytest.mark.root, pytest.mark.skipif(shutil.which("mkfs.ext4") is None, reason="needs mkfs.ext4")]
 
 
 def test_a_power_cut_loses_nothing_that_the_journal_calls_finished(tmp_path: Path) -> None:

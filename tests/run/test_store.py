@@ -148,11 +148,7 @@ def test_a_killed_attempt_is_swept_by_the_next_writer(run: RunDirectory) -> None
         assert list((run.path / "raw").glob("*/.*")) == []
 
 
-HALF = (
-    "trials.parquet.0a1b2c3d.partial",
-    "figures/.throughput.svg.partial",
-    "programs/ab/.x.o.0a1b2c3d.partial",
-)
+HALF = ("trials.parquet.0a1b2c3d.partial", "figures/.throughput.svg.partial", "programs/ab/.x.o.0a1b2c3d.partial")
 
 
 def test_half_written_files_are_swept_and_a_persons_own_hidden_files_stay(run: RunDirectory) -> None:

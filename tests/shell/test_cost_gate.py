@@ -152,8 +152,7 @@ def test_the_pull_requests_base_is_compared_with_in_each_kernel(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("baseline", "code", "against"),
-    [("git:base", 0, ["--against git:{}"]), ("git:absent", 64, []), ("git:", 64, [])],
+    ("baseline", "code", "against"), [("git:base", 0, ["--against git:{}"]), ("git:absent", 64, []), ("git:", 64, [])]
 )
 def test_a_branch_is_compared_with_by_its_commit(tmp_path: Path, baseline: str, code: int, against: list[str]) -> None:
     faked = Faked(tmp_path)

@@ -92,11 +92,7 @@ def test_an_error_that_ends_the_run_ends_the_other_places_too_and_resume_measure
 
 @pytest.mark.parametrize(
     ("labs", "why"),
-    [
-        (("x",), "no trials at x"),
-        (("a", "a"), "names a place twice"),
-        (("host", "a"), "host measures time"),
-    ],
+    [(("x",), "no trials at x"), (("a", "a"), "names a place twice"), (("host", "a"), "host measures time")],
 )
 def test_a_place_that_cannot_measure_beside_others_is_refused(tmp_path: Path, labs: tuple[str, ...], why: str) -> None:
     run = study().start(Request(words=("a", "host")), tmp_path)

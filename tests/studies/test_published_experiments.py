@@ -26,13 +26,7 @@ TABLE = pd.DataFrame({"some": [1]})
 
 @pytest.mark.parametrize(
     ("value", "ours", "said"),
-    [
-        (10.0, 14.9, "yes"),
-        (10.0, 6.7, "yes"),
-        (10.0, 15.1, "no"),
-        (10.0, 0.0, "no"),
-        (None, 3.0, "–"),
-    ],
+    [(10.0, 14.9, "yes"), (10.0, 6.7, "yes"), (10.0, 15.1, "no"), (10.0, 0.0, "no"), (None, 3.0, "–")],
 )
 def test_a_ratio_agrees_within_a_factor(value: float | None, ours: float, said: str) -> None:
     (row,) = published.rows([of(value, ours)], TABLE)

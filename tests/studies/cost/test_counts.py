@@ -115,9 +115,7 @@ def _frames(count: int, *, once: int = 5, ran: int | None = None, helper: int | 
 
 
 def _measurement(
-    windows: Sequence[WindowCounts],
-    lines: Sequence[dict[str, Any]] = LINES,
-    touching: Sequence[WindowCounts] = (),
+    windows: Sequence[WindowCounts], lines: Sequence[dict[str, Any]] = LINES, touching: Sequence[WindowCounts] = ()
 ) -> Measurement:
     def program(role: str, at: int, size: int, lines: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         functions = [{"name": role, "address": at, "code": "90" * size}]
@@ -221,12 +219,7 @@ ALLOCATED, SLOW, IN_HELPER, CHOSEN = (18, 9), (20, 10), (22, 9), (24, 11)
 
 @pytest.mark.parametrize(
     ("block", "more", "half"),
-    [
-        (ALLOCATED, {ALLOCATOR: 7}, 0),
-        (SLOW, {ALLOCATOR: 8}, 8),
-        (IN_HELPER, {CALLED: 7}, 0),
-        (CHOSEN, {}, 0),
-    ],
+    [(ALLOCATED, {ALLOCATOR: 7}, 0), (SLOW, {ALLOCATOR: 8}, 8), (IN_HELPER, {CALLED: 7}, 0), (CHOSEN, {}, 0)],
 )
 def test_what_other_boots_may_not_take_is_apart_from_the_path(
     block: tuple[int, int], more: dict[str, int], half: int

@@ -66,8 +66,7 @@ def test_each_change_is_made_in_both_modes_at_each_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_of", "error"),
-    [({"places": ("host",)}, LabError), ({"rate_pps": 1_000_000, "window_s": 2.0}, PlanError)],
+    ("request_of", "error"), [({"places": ("host",)}, LabError), ({"rate_pps": 1_000_000, "window_s": 2.0}, PlanError)]
 )
 def test_what_cannot_be_measured_is_refused_before_anything_runs(request_of: dict[str, Any], error: Any) -> None:
     with pytest.raises(error):

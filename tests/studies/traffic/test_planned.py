@@ -24,13 +24,7 @@ from xdplab.studies.traffic.fleet import JoinedLabs
 from xdplab.studies.traffic.kind import TRAFFIC
 from xdplab.studies.traffic.prepare import require_content
 from xdplab.studies.traffic.race import race_sides
-from xdplab.studies.traffic.run_files import (
-    create_run,
-    extend_run,
-    plan_trials,
-    run_plan,
-    run_trials_of,
-)
+from xdplab.studies.traffic.run_files import create_run, extend_run, plan_trials, run_plan, run_trials_of
 from xdplab.studies.traffic.runs import MEASURED
 from xdplab.studies.traffic.trials import _visits
 

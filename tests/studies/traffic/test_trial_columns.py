@@ -56,12 +56,7 @@ def counts(ring: int = 0, full: int = 0, perf: int = 0, lost: int = 0, *, others
 
 @pytest.mark.parametrize(
     ("ring_records", "after", "same"),
-    [
-        (1.0, counts(ring=9), False),
-        (0.0, counts(perf=9), False),
-        (0.0, counts(lost=9), False),
-        (0.0, counts(), True),
-    ],
+    [(1.0, counts(ring=9), False), (0.0, counts(perf=9), False), (0.0, counts(lost=9), False), (0.0, counts(), True)],
 )
 def test_test_runs_that_write_records_are_not_the_traffics_cost(
     ring_records: float, after: RecordCounts, same: bool

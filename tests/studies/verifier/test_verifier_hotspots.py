@@ -115,11 +115,7 @@ def test_a_log_that_does_not_add_up_is_refused(cut: str) -> None:
 def test_what_a_cut_log_does_not_have_is_a_row_of_its_own() -> None:
     end = LOG[LOG.index("2: R6=1") :]  # the first source line of it comes after two steps
     found = by_line(end.splitlines(), 8, cut=True).set_index("line")
-    assert found["processed_insns"].to_dict() == {
-        "return i; @ p.bpf.c:7": 2,
-        NO_LINE: 3,
-        NOT_LOGGED: 3,
-    }
+    assert found["processed_insns"].to_dict() == {"return i; @ p.bpf.c:7": 2, NO_LINE: 3, NOT_LOGGED: 3}
     assert found.loc[NOT_LOGGED, "share"] == pytest.approx(3 / 8)
     assert found.loc[NOT_LOGGED, ["insns", "most_of_one"]].isna().all()
     rows = listed(found.reset_index(), 1)
