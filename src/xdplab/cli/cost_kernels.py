@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from xdplab.cli.common import RunPath, print_json, show_frame, tell
+from xdplab.cli.common import RunPath, print_json, show_frame, show_meaning, tell
 from xdplab.cli.conduct import exit_code, measure_missing, study_run
 from xdplab.cli.cost import settings_of
 from xdplab.cli.lab import tested_kernels
@@ -92,6 +92,7 @@ def _show(paths: list[Path], write: Path | None, code: int, choices: StudyRun) -
     else:
         for table in kernel_page.tables(made).values():
             show_frame(table.frame, title=table.title)
+            show_meaning(table.meaning, ())
         for number, reason in enumerate(made.reasons, 1):
             tell(f"[{number}] {reason}")
         tell(kernel_page.CELLS)

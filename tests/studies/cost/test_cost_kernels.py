@@ -71,6 +71,26 @@ def test_a_kernel_without_any_count_is_a_row_with_its_reason() -> None:
     assert report.neighbours() == [(OLD, NEW)]
 
 
+OTHER = MINE._replace(program="other.bpf.c")
+
+
+@pytest.mark.parametrize(
+    ("packets", "line"),
+    [
+        ([_packet(), _packet(NEW, path=802)], "a packet takes +2 (mine.bpf.c) instructions"),
+        ([_packet(), _packet(NEW, path=802), _packet(subject=OTHER), _packet(NEW, OTHER, called=90)],
+         "a packet takes -10 (other.bpf.c) to +2 (mine.bpf.c) instructions"),
+        ([_packet(), _packet(NEW, program=10, allocator=(200, 94))],
+         "a packet takes +1 (mine.bpf.c) instructions, without its allocator"),
+        ([_packet(), _packet(NEW, path=(802, 10))], ""),
+        ([_packet()], ""),
+    ],
+)  # fmt: skip
+def test_a_line_says_what_the_newest_kernel_takes_more(packets: list[Packet], line: str) -> None:
+    meanings = {table.meaning for table in kernel_page.tables(_report(*packets)).values()} - {""}
+    assert meanings == ({f"From 6.1.0-56 to 6.12.117+deb12, {line}."} if line else set())
+
+
 def test_a_packet_without_a_count_has_the_number_of_its_reason() -> None:
     other = replace(_packet(NEW), subject=MINE._replace(program="other.bpf.c"))
     report = _report(_packet(), _refused(NEW, "it never saw a frame"), other)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from xdplab.analysis.sentences import sentence
 from xdplab.errors import FigureError
 from xdplab.figures import draw, save
 from xdplab.figures.styles import DEFAULT_STYLE, STYLES
@@ -37,15 +38,24 @@ def tables(report: KernelReport) -> dict[str, Table]:
     """Return the tables in their order: the kernels, the costs by mode, and what changed between neighbours."""
     made = {"kernels": Table("Kernels", report.booted())}
     for mode in report.modes:
-        made[mode] = Table(f"Instructions per packet, {MODE_TEXTS[mode]}", report.costs(mode))
+        made[mode] = _table(f"Instructions per packet, {MODE_TEXTS[mode]}", report.costs(mode), report.changes_of(mode))
     for old, new in report.neighbours():
         for mode in report.modes:
             changes, others = report.changes(old, new, mode, MOST_FUNCTIONS)
             if len(changes):
                 more = f" ({many(others, 'other function')} changed)" if others else ""
                 title = f"{report.label(old)} → {report.label(new)}, {MODE_TEXTS[mode]}{more}"
-                made[title] = Table(title, changes)
+                made[title] = _table(title, changes, report.change(old, new, mode))
     return made
+
+
+def _table(title: str, frame: pd.DataFrame, meaning: str) -> Table:
+    return Table(title, frame, None, sentence(meaning) if meaning else "")
+
+
+def _content(table: Table) -> str:
+    """Return a table with its line, as Markdown."""
+    return f"{markdown(table.frame)}\n{table.meaning}".rstrip()
 
 
 def ranges(report: KernelReport) -> pd.DataFrame:
@@ -75,10 +85,10 @@ def _sections(report: KernelReport, image: str | None) -> Iterator[str]:
         yield f"What held to a range in them (see below):\n\n{markdown(frame).rstrip()}"
     yield "\n".join(f"* {origin}" for origin in report.origins)
     made = tables(report)
-    yield f"## Kernels\n\n{markdown(made.pop('kernels').frame).rstrip()}"
+    yield f"## Kernels\n\n{_content(made.pop('kernels'))}"
     yield f"## Costs\n\n{CELLS}"
     for mode in report.modes:
-        yield f"### {MODE_TEXTS[mode]}\n\n{markdown(made.pop(mode).frame).rstrip()}"
+        yield f"### {MODE_TEXTS[mode]}\n\n{_content(made.pop(mode))}"
     if report.reasons:
         yield "\n".join(f"* [{number}] {reason}" for number, reason in enumerate(report.reasons, 1))
     if image:
@@ -86,7 +96,7 @@ def _sections(report: KernelReport, image: str | None) -> Iterator[str]:
     if made:
         yield f"## Why\n\n{_WHY}"
     for title, table in made.items():
-        yield f"### {title}\n\n{markdown(table.frame).rstrip()}"
+        yield f"### {title}\n\n{_content(table)}"
     yield f"## Objects\n\n{markdown(report.compilers()).rstrip()}"
 
 

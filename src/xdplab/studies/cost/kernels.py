@@ -314,6 +314,27 @@ class KernelReport:
         rows += [_row(f"`{name}`", name, of_functions) for name in shown[:most]]
         return pd.DataFrame([row for row in rows if any([*row.values()][1:])]), len(shown[most:])
 
+    def change(self, old: GuestKernel, new: GuestKernel, mode: str) -> str:
+        """Say what a packet takes more or fewer in ``new``, of the programs whose path holds in both."""
+        steps = {self.name(subject): step for subject, step in self.steps(old, new, mode).items()}
+        compared = {name: step for name, step in steps.items() if PATH not in (*step.old.left_out, *step.new.left_out)}
+        if not compared or old == new:
+            return ""
+        total = {name: float(sum(step.parts.values())) for name, step in compared.items()}
+        least, most = min(total, key=lambda name: total[name]), max(total, key=lambda name: total[name])
+        besides = any(step.old.left_out or step.new.left_out for step in compared.values())
+        ends = " to ".join(dict.fromkeys(f"{total[name]:+.0f} ({name})" for name in (least, most)))
+        allocator = ", without its allocator" if besides else ""
+        return f"from {self.label(old)} to {self.label(new)}, a packet takes {ends} instructions{allocator}"
+
+    def changes_of(self, mode: str) -> str:
+        """Say of each architecture how its newest kernel differs from the oldest that can be compared with it."""
+        counted = [kernel for kernel in self.kernels if self._counted_in(kernel)]
+        newest = {kernel.architecture: kernel for kernel in counted}
+        pairs = [(old, newest[old.architecture]) for old in reversed(counted)]
+        texts = {old.architecture: text for old, new in pairs if (text := self.change(old, new, mode))}
+        return "; ".join(texts.values())
+
     def range_of(self, mode: str, kernel: GuestKernel, part: str) -> str:
         """Return the least and the most of a part that holds to a range, over the programs; empty if it holds."""
         cells = [cell[0] for (subject, of), cell in self.packets.items() if (subject.mode, of) == (mode, kernel)]
