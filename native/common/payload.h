@@ -61,6 +61,7 @@ static inline struct frame_layout frame_layout(__u32 vlan, __u32 ip_version) {
 }
 
 #define PLAIN_HEAD_WORDS 6 // IPv4 without a tag
+#define PLAIN_FLOW_WORD 3  // the first of those that differ between flows: from here to the head's end
 #define MOST_HEAD_WORDS 9
 
 // Where magic and flow begin.
@@ -128,6 +129,22 @@ static inline __attribute__((always_inline)) void frame_write_flow(__u16 *halves
     }
     udp[0] = port;
     halves[4 * head_words - 1] = label;
+}
+
+// The words of a plain head that differ between flows.
+struct flow_words {
+    __u64 words[PLAIN_HEAD_WORDS - PLAIN_FLOW_WORD];
+};
+
+// Writes them into a head of none, as frame_write_flow() does.
+static inline __attribute__((always_inline)) void
+frame_write_flow_words(struct flow_words *to, const volatile __u64 *head, struct frame_flow flow) {
+    const __u64 sum = (FRAME_WORD(head[3]) >> 48) + flow.src_ip + flow.dst_ip;
+    const __u64 check = (__u16)~frame_sum_fold(sum);
+
+    to->words[0] = FRAME_WORD(check << 48 | (__u64)flow.src_ip << 16 | flow.dst_ip >> 16);
+    to->words[1] = head[4] | FRAME_WORD((__u64)flow.dst_ip << 48 | (__u64)flow.src_port << 32);
+    to->words[2] = head[5] | FRAME_WORD((__u64)flow.label);
 }
 
 // The UDP checksum of a frame: `rest` is the sum of what every frame of its flow has, which the head holds in

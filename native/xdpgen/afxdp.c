@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define FULL_BATCH 256
 #define PACED_BATCH 32
@@ -24,6 +25,12 @@ static unsigned afxdp_queue_of(const struct session *session, unsigned stream) {
 
 static unsigned afxdp_batch(const struct session *session) {
     return session_paced(session) ? PACED_BATCH : FULL_BATCH;
+}
+
+// The kernel only reads a frame: what is the same in all of them is written once.
+static void write_heads(const struct xsk *xsk, const struct frame_head *head) {
+    for (unsigned i = 0; i < xsk->free_count; i++)
+        memcpy(xsk->area + xsk->free[i], head, 8 * PLAIN_HEAD_WORDS);
 }
 
 static int ask_for_stamps(struct queue *queue, unsigned stream) {
@@ -62,6 +69,8 @@ static int afxdp_open(struct session *session) {
                              .metadata = options->tx_device_stamps,
                              .commanded = options->step,
                          });
+        if (!error && options->usual && !options->frames)
+            write_heads(&afxdp.queues[queue].xsk, &session->head);
         if (!error && options->tx_device_stamps)
             error = ask_for_stamps(&afxdp.queues[queue], queue);
     }
@@ -83,6 +92,7 @@ static int afxdp_arm(struct session *session, const uint64_t quotas[MAX_STREAMS]
         queue->burst_left = session->options.burst;
         queue->flow = (struct flow_cursor){
             .stream = stream, .count = flows_of_stream(&session->flows, stream), .first = queue->sequence};
+        afxdp_make_ready(queue);
         queue->churn = receive_churn(stream);
         draw_begin(&queue->stamped, session->seed, stream, session->options.stamp_every);
         queue->left = 0;

@@ -41,8 +41,8 @@ uint64_t afxdp_recorded_due(const struct queue *queue) {
 }
 
 // Writes number and stamp behind the head, which has so many words.
-static inline uint64_t number_frame(struct queue *queue, uint64_t *words, unsigned head_words) {
-    uint64_t *stamp = words + head_words;
+static inline uint64_t number_frame(struct queue *queue, __u64 *words, unsigned head_words) {
+    __u64 *stamp = words + head_words;
 
     *(uint32_t *)(stamp + 1) = htonl(queue->sequence);
     *stamp = 0;
@@ -53,7 +53,7 @@ static inline uint64_t number_frame(struct queue *queue, uint64_t *words, unsign
     return *stamp;
 }
 
-static struct frame_flow next_flow(struct queue *queue, uint64_t elapsed) {
+static uint32_t next_rank_of(struct queue *queue, uint64_t elapsed) {
     const struct session *session = afxdp.session;
     struct flow_cursor *cursor = &queue->flow;
 
@@ -63,8 +63,16 @@ static struct frame_flow next_flow(struct queue *queue, uint64_t elapsed) {
             queue->churn[churn_slot(0, queue->sequence)] = cursor->churned;
     }
     const struct ranks *ranks = &session->ranks[ranks_of_stream(&session->flows, cursor->stream)];
-    const uint32_t rank = next_rank(cursor, &session->flows, ranks, queue->sequence);
-    return flow_of_rank(cursor, &session->flows, &session->steps, rank);
+    return next_rank(cursor, &session->flows, ranks, queue->sequence);
+}
+
+static struct frame_flow flow_of(const struct queue *queue, uint32_t rank) {
+    return flow_of_rank(&queue->flow, &afxdp.session->flows, &afxdp.session->steps, rank);
+}
+
+void afxdp_make_ready(struct queue *queue) {
+    for (uint32_t rank = 0; rank < queue->flow.count && rank < READY_FLOWS; rank++)
+        frame_write_flow_words(&queue->ready[rank], afxdp.session->head.words, flow_of(queue, rank));
 }
 
 // With a tag, of IPv6, of several sizes, or to be stamped by the device. The head is that of the largest
@@ -74,7 +82,7 @@ static __attribute__((cold, noinline)) void fill_other_frame(struct queue *queue
     const struct frame_layout *layout = &options->layout;
     const struct frame_sizes *sizes = &options->sizes;
     const unsigned bytes = sizes->bytes[frame_size_index(sizes->count, queue->sequence)];
-    uint64_t *words = (uint64_t *)xsk_frame(&queue->xsk, bytes);
+    __u64 *words = (__u64 *)xsk_frame(&queue->xsk, bytes);
     uint16_t *sum = (uint16_t *)((uint8_t *)words + layout->sum_at);
 
     memcpy(words, &afxdp.session->head, 8 * layout->head_words);
@@ -91,15 +99,18 @@ static __attribute__((cold, noinline)) void fill_other_frame(struct queue *queue
 
 static void fill_test_frame(struct queue *queue, uint64_t elapsed) {
     const struct session *session = afxdp.session;
-    const struct frame_flow flow = next_flow(queue, elapsed);
+    const uint32_t rank = next_rank_of(queue, elapsed);
 
     if (!session->options.usual) {
-        fill_other_frame(queue, flow);
+        fill_other_frame(queue, flow_of(queue, rank));
         return;
     }
-    uint64_t *words = (uint64_t *)xsk_frame(&queue->xsk, session->options.sizes.largest);
-    memcpy(words, &session->head, 8 * PLAIN_HEAD_WORDS);
-    frame_write_flow((uint16_t *)words, 4, ETHERNET_BYTES, ETHERNET_BYTES + IP_BYTES, PLAIN_HEAD_WORDS, flow);
+    __u64 *words = (__u64 *)xsk_frame(&queue->xsk, session->options.sizes.largest);
+    struct flow_words *differing = (struct flow_words *)(words + PLAIN_FLOW_WORD);
+    if (rank < READY_FLOWS && !session->flows.churn_interval)
+        *differing = queue->ready[rank];
+    else
+        frame_write_flow_words(differing, session->head.words, flow_of(queue, rank));
     number_frame(queue, words, PLAIN_HEAD_WORDS);
 }
 

@@ -8,6 +8,8 @@
 #include "workers.h"
 #include "xsk.h"
 
+#define READY_FLOWS 1024
+
 // One queue's stream. The worker writes it, the controlling thread reads the counts.
 struct queue {
     struct xsk xsk;
@@ -17,6 +19,8 @@ struct queue {
     unsigned burst_left; // frames of the burst that is due
     struct flow_cursor flow;
     struct churned *churn; // of the stream's blocks, for the receiver; NULL: none looks
+    // Of the first ranks, the most frequent ones. More of them would be in no cache.
+    struct flow_words ready[READY_FLOWS];
     struct draw stamped;
     unsigned frame;    // of the pcap
     uint64_t round_ns; // with --recorded: when the pcap's round began
@@ -44,6 +48,9 @@ void afxdp_sent(void *whose, const struct tx_metadata *metadata, const uint8_t *
 
 // With --recorded: when the queue's next frame is due, as schedules count.
 uint64_t afxdp_recorded_due(const struct queue *queue);
+
+// Makes ready what the frames of the queue's flows differ in.
+void afxdp_make_ready(struct queue *queue);
 
 // A worker's thread: serves its queues in turn until the window ends.
 void afxdp_work(struct worker *worker);

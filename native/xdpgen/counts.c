@@ -40,7 +40,10 @@ int counts_open(const struct session *session, struct bpf_object *object, int cl
 }
 
 static void reset_streams(const struct session *session) {
-    memset(counts.memory->flows, 0, session->flows.count * sizeof(*counts.memory->flows));
+    struct receive_memory *memory = counts.memory;
+
+    memset(memory->flow_next, 0, session->flows.count * sizeof(*memory->flow_next));
+    memset(memory->replaced, 0, session->flows.count * sizeof(*memory->replaced));
     for (unsigned index = 0; index < session->streams; index++) {
         struct receive_stream *stream = &counts.memory->streams[index];
         for (unsigned slot = 0; slot < SEEN_SLOTS; slot++)
@@ -139,10 +142,9 @@ int counts_read_sizes(struct size_counts *sum) {
 uint64_t counts_read_flows(const struct session *session) {
     uint64_t seen = 0;
 
-    for (unsigned index = 0; index < session->flows.count; index++) {
-        const struct receive_flow *flow = &counts.memory->flows[index];
-        seen += session->flows.churn_interval ? flow->seen : flow->next > 0;
-    }
+    for (unsigned index = 0; index < session->flows.count; index++)
+        seen += session->flows.churn_interval ? counts.memory->replaced[index].seen
+                                              : counts.memory->flow_next[index] > 0;
     return seen;
 }
 

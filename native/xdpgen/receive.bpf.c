@@ -105,12 +105,13 @@ static __always_inline struct place place_of(struct receive_counters *counts, __
 // cache.
 static __always_inline void record_flow(struct receive_counters *counts, struct place place, __u64 number,
                                         bool in_order) {
-    struct receive_flow *flow = &memory.flows[place.flow & (MAX_FLOWS - 1)];
+    __u64 *next = &memory.flow_next[place.flow & (MAX_FLOWS - 1)];
+    struct replaced_flow *flow = &memory.replaced[place.flow & (MAX_FLOWS - 1)];
     const __u32 generation = place.generation + 1;
 
     if (!settings.flows.churn_interval) {
-        if (in_order || number >= flow->next)
-            flow->next = number + 1;
+        if (in_order || number >= *next)
+            *next = number + 1;
         else
             counts->reordered++;
         return;
@@ -120,9 +121,9 @@ static __always_inline void record_flow(struct receive_counters *counts, struct 
     if (generation > flow->generation) {
         flow->generation = generation;
         flow->seen++;
-        flow->next = number + 1;
-    } else if (number >= flow->next)
-        flow->next = number + 1;
+        *next = number + 1;
+    } else if (number >= *next)
+        *next = number + 1;
     else
         counts->reordered++;
 }

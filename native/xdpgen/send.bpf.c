@@ -168,13 +168,14 @@ static __always_inline bool make_whole(struct xdp_md *ctx, struct sender *sender
 static __always_inline void write_head(__u64 *words, __u32 head_words, struct frame_flow flow) {
     const volatile struct frame_head *head = &settings.head;
 
-    for (int i = 0; i < PLAIN_HEAD_WORDS; i++)
+    for (int i = 0; i < PLAIN_FLOW_WORD; i++)
         words[i] = head->words[i];
     if (head_words == PLAIN_HEAD_WORDS) {
-        frame_write_flow((void *)words, 4, ETHERNET_BYTES, ETHERNET_BYTES + IP_BYTES, PLAIN_HEAD_WORDS, flow);
+        frame_write_flow_words((void *)(words + PLAIN_FLOW_WORD), head->words, flow);
         return;
     }
-    words[PLAIN_HEAD_WORDS] = head->words[PLAIN_HEAD_WORDS];
+    for (int i = PLAIN_FLOW_WORD; i <= PLAIN_HEAD_WORDS; i++)
+        words[i] = head->words[i];
     if (head_words == MOST_HEAD_WORDS)
         for (int i = PLAIN_HEAD_WORDS + 1; i < MOST_HEAD_WORDS; i++)
             words[i] = head->words[i];

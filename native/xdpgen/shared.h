@@ -196,9 +196,8 @@ struct receive_clock {
     __u32 error;        // the errno with which the driver last gave no stamp; 0: it gave 0
 };
 
-// A flow that was replaced is another one in the same place. Where none is, only `next` is kept.
-struct receive_flow {
-    __u64 next;       // one more than the highest number seen
+// A flow that was replaced is another one in the same place. Where none is, this is not kept.
+struct replaced_flow {
     __u32 generation; // one more than how often it was replaced before the newest that was seen; 0: none was
     __u32 seen;       // how many of the place were
 };
@@ -208,7 +207,9 @@ struct receive_memory {
     struct receive_schedule schedule;
     struct receive_clock clock;
     struct ranks ranks[2];
-    struct receive_flow flows[MAX_FLOWS];
+    __u64 flow_next[MAX_FLOWS]; // one more than the highest number seen; apart, so that caches hold more of
+                                // them
+    struct replaced_flow replaced[MAX_FLOWS];
     struct receive_stream streams[MAX_STREAMS];
 };
 

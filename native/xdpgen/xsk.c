@@ -196,9 +196,7 @@ unsigned xsk_begin(struct xsk *xsk, unsigned wanted) {
     return xsk_ring_prod__reserve(&xsk->tx, wanted * xsk->chunks, &xsk->next) / xsk->chunks;
 }
 
-// A descriptor for each chunk that the frame reaches into.
-static __attribute__((cold, noinline)) void describe_parts(struct xsk *xsk, uint64_t address,
-                                                           unsigned bytes) {
+void xsk_describe_parts(struct xsk *xsk, uint64_t address, unsigned bytes) {
     const uint64_t frame = address / ((uint64_t)xsk->chunks * xsk->chunk_bytes);
     unsigned room = xsk->chunk_bytes - xsk->metadata_room;
 
@@ -210,17 +208,6 @@ static __attribute__((cold, noinline)) void describe_parts(struct xsk *xsk, uint
         address += part;
         bytes -= part;
     }
-}
-
-uint8_t *xsk_frame(struct xsk *xsk, unsigned bytes) {
-    const uint64_t address = xsk->free[--xsk->free_count];
-
-    xsk->latest = xsk->next;
-    if (xsk->chunks > 1)
-        describe_parts(xsk, address, bytes);
-    else
-        *xsk_ring_prod__tx_desc(&xsk->tx, xsk->next++) = (struct xdp_desc){.addr = address, .len = bytes};
-    return xsk->area + address;
 }
 
 struct tx_metadata *xsk_ask(struct xsk *xsk) {

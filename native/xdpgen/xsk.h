@@ -53,8 +53,20 @@ bool xsk_has_napi(const struct xsk *xsk);
 // Starts a batch. Returns how many frames there is room for, at most `wanted`.
 unsigned xsk_begin(struct xsk *xsk, unsigned wanted);
 
+// A descriptor for each chunk that a frame reaches into.
+__attribute__((cold)) void xsk_describe_parts(struct xsk *xsk, uint64_t address, unsigned bytes);
+
 // The next frame of the batch, to be filled.
-uint8_t *xsk_frame(struct xsk *xsk, unsigned bytes);
+static inline uint8_t *xsk_frame(struct xsk *xsk, unsigned bytes) {
+    const uint64_t address = xsk->free[--xsk->free_count];
+
+    xsk->latest = xsk->next;
+    if (xsk->chunks > 1)
+        xsk_describe_parts(xsk, address, bytes);
+    else
+        *xsk_ring_prod__tx_desc(&xsk->tx, xsk->next++) = (struct xdp_desc){.addr = address, .len = bytes};
+    return xsk->area + address;
+}
 
 // The metadata of the frame given last, which the kernel will read; empty.
 struct tx_metadata *xsk_ask(struct xsk *xsk);

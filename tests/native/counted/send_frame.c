@@ -27,6 +27,7 @@ int main(int count, char **arguments) {
     session_set_flows(&session);
     queue.flow.count = session.flows.count;
     afxdp.session = &session;
+    afxdp_make_ready(&queue);
     draw_begin(&queue.stamped, 1, 0, session.options.stamp_every);
     queue.xsk.chunks = 1;
     queue.xsk.chunk_bytes = XSK_FRAME_BYTES;

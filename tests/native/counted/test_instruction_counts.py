@@ -21,9 +21,9 @@ from tests.compiled import made, tool_source
 HERE = Path(__file__).parent
 TOLERANCE = 0.01
 _COUNTS = {
-    "every frame stamped": 180.0,
-    "one frame in 16 stamped": 162.12,
-    "numbers only": 160.0,
+    "every frame stamped": 100.0,
+    "one frame in 16 stamped": 82.12,
+    "numbers only": 80.0,
     "turn of a frame": 41.13,
 }
 RECORDED = {"gcc 12.2.0 x86_64-linux-gnu": _COUNTS}
