@@ -16,7 +16,7 @@ from xdplab.deploy.device import apply
 from xdplab.deploy.queues import queue_limit, set_queues
 from xdplab.deploy.settings import RINGS
 from xdplab.doctor import probe as doctors_probe
-from xdplab.errors import UnsupportedError, XdplabError
+from xdplab.errors import HostError, ProgramError, UnsupportedError, XdplabError
 from xdplab.formats.settings import PROBES
 from xdplab.generators import Generator, GeneratorSettings
 from xdplab.run.waiting import WAITS
@@ -293,8 +293,10 @@ class PortProbe:
             answer = replace(answer, result="not tried", words=str(reason))
         except Failed as failure:
             answer = replace(answer, result="fails", found=failure.message)
-        except XdplabError as refusal:
+        except (UnsupportedError, ProgramError) as refusal:
             answer = replace(answer, result="refused", words=self._words_of(refusal))
+        except HostError as trouble:  # it says nothing of the port
+            answer = replace(answer, result="not tried", words=self._words_of(trouble))
         self.answers.append(answer)
         if feature is not None and self._announced is not None:
             announced = feature in self._announced

@@ -39,7 +39,7 @@ SETTLE_S = 0.3
 SESSION_S = 120.0
 _PROGRAM = Path(__file__).parent / "programs" / "probe.bpf.c"
 _ANNOUNCED = Path(__file__).parent / "announced.py"
-_STATE, _FOLDER = "/run/xdplab/probe/state", "/run/xdplab/probe"
+_STATE, _FOLDER = "/run/xdplab/probe/state", "/run/xdplab/probe/files"
 
 
 class NotTried(Exception):
@@ -241,5 +241,8 @@ def _alone(interface: str) -> Iterator[ProbeBench]:
     bench = _prepared(
         Endpoint(host, interface), _FOLDER, build_tool(host, "xdpload", str(cache_root() / "native")), None
     )
-    with _held(bench, {bench.end: _STATE}):
-        yield bench
+    try:
+        with _held(bench, {bench.end: _STATE}):
+            yield bench
+    finally:
+        host.run(["rm", "-rf", _FOLDER])
