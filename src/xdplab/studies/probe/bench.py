@@ -33,7 +33,7 @@ MAGIC = 0x78646C62 ^ int(RUN_ID, 16)
 """As native/common/payload.h has it."""
 ACTIONS = {"drop": 1, "pass": 2, "tx": 3, "redirect": 4}
 """Codes of linux/bpf.h."""
-FRAMES, RATE_PPS, LONGEST_S = 1000, 20_000.0, 5.0
+FRAMES, RATE_PPS, LONGEST_S = 1000, 5_000.0, 5.0
 SETTLE_S = 0.3
 """A driver counts what it sent when it frees the descriptors."""
 SESSION_S = 120.0
@@ -142,7 +142,7 @@ class ProbeBench:
             loader.detach()
         rose = {name: n - before.get(name, 0) for name, n in after.items() if n > before.get(name, 0)}
         sent = summary.tx_packets
-        exact = [name for name, n in rose.items() if n == sent]
+        exact = [name for name, n in rose.items() if n == seen]
         return ProbedBurst(mode, action, sent, seen, summary.rx_packets or 0, rose, exact)
 
     def settled(self) -> dict[str, int]:
@@ -168,8 +168,8 @@ class ProbeBench:
 
     def set_mtu(self, mtu: int) -> None:
         """Give both ends an MTU; whether the TG's end takes it is its own affair. Raises UnsupportedError."""
-        for end in self.others:
-            end.host.run(["ip", "link", "set", "dev", end.interface, "mtu", str(mtu)], check=False)
+        if lab := self.lab:
+            lab.tg.run(["ip", "link", "set", "dev", lab.tg_interface, "mtu", str(mtu)], check=False)
         done = self.host.run(["ip", "link", "set", "dev", self.interface, "mtu", str(mtu)], check=False)
         if not done.ok:
             raise UnsupportedError((done.error_text or done.text).replace("\n", ": "))

@@ -29,12 +29,12 @@ def answer_rows(answers: Iterable[ProbeAnswer]) -> Rows:
 
 
 def burst_rows(bursts: Iterable[ProbedBurst]) -> Rows:
-    """Return a row for each burst: the counters of packets that rose by exactly its number, and the others."""
+    """Return a row for each burst: counters that rose by exactly what the program had, and the others."""
     return [
         {
             "mode": burst.mode,
             "action": burst.action,
-            "frames": f"{burst.sent:,}",
+            "frames": f"{burst.seen:,}",
             "came back": f"{burst.returned:,}",
             "counted by": ", ".join(map(without_queue, burst.exact)) or "no counter",
             "rose otherwise": ", ".join(
