@@ -1,5 +1,7 @@
 """What a user sees during a run: its size, a first figure, and how to continue after Ctrl-C."""
 
+import gc
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from xdplab.cli import conduct
+from xdplab.cli import FEW_COLLECTIONS, conduct
 from xdplab.cli.plan import tell_extent
 from xdplab.cli.run import FirstFigure
 from xdplab.errors import FigureError
@@ -88,3 +90,26 @@ def test_commands_of_setup_are_quoted_once_and_named_in_each_label(
     (quoted,) = [line for line in capsys.readouterr().out.splitlines() if "bpftool map update" in line]
     label = quoted.partition(":")[0]
     assert all(label in str(trial.point) and "bpftool" not in str(trial.point) for trial in trials)
+
+
+def test_what_trials_leave_is_collected_while_a_run_goes_on() -> None:
+    """With the rare collections of a command, 0.4 MB per 100 trials stayed: `json.dumps` with ``indent`` leaves cycles
+    that hold 100 objects."""
+
+    def left() -> int:
+        return sum(getattr(one, "__name__", "") == "_iterencode" for one in gc.get_objects())
+
+    def measure(seen: object) -> None:
+        for _ in range(300):
+            json.dumps({}, indent=1)
+        assert left() < 100
+
+    before = gc.get_threshold()
+    gc.set_threshold(*FEW_COLLECTIONS)
+    try:
+        run: Any = SimpleNamespace(kind=SimpleNamespace(name="traffic"), state=SimpleNamespace(owed=["t"]))
+        conduct.measure_missing(run, measure, new=False, as_json=True)
+        assert gc.get_threshold() == FEW_COLLECTIONS
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
