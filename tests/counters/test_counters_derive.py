@@ -1,7 +1,6 @@
 """Derived values use only files: every number is a difference of two readings, or null with the reason."""
 
 import json
-from pathlib import Path
 
 import pytest
 from tests.counters.deriving import derive, link, readings_of
@@ -346,33 +345,24 @@ def test_the_cpus_at_work_are_found_by_their_busy_time(
     assert (values.reason("dut_cpus") is None) == (found is not None)
 
 
-def written(folder: Path, files: Files) -> Path:
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
-    return folder
-
-
-def test_whole_readings_are_whole(tmp_path: Path) -> None:
-    assert unreadable(written(tmp_path, readings())) is None
+def test_whole_readings_are_whole() -> None:
+    assert unreadable(readings()) is None
 
 
 @pytest.mark.parametrize("name", sorted(readings().keys() - {"dut.driver.before.txt"}))
-def test_each_reading_that_is_empty_missing_or_cut_is_named(tmp_path: Path, name: str) -> None:
-    file = written(tmp_path, readings()) / name
-    file.write_bytes(b"")
-    assert unreadable(tmp_path) == f"{name} is empty"
-    file.write_bytes(b"\x00garbage")
-    assert (unreadable(tmp_path) or "").startswith(f"{name}: ")
-    file.unlink()
-    assert unreadable(tmp_path) == f"{name} is missing"
+def test_each_reading_that_is_empty_missing_or_cut_is_named(name: str) -> None:
+    files = readings()
+    assert unreadable(files | {name: b""}) == f"{name} is empty"
+    assert (unreadable(files | {name: b"\x00garbage"}) or "").startswith(f"{name}: ")
+    del files[name]
+    assert unreadable(files) == f"{name} is missing"
 
 
-def test_the_message_of_a_tool_that_failed_is_an_answer(tmp_path: Path) -> None:
+def test_the_message_of_a_tool_that_failed_is_an_answer() -> None:
     words = {"dut.ethtool.before.err": b"no stats available", "dut.ethtool.after.err": b"no stats available"}
     files = {name: data for name, data in readings().items() if "ethtool" not in name} | words
-    assert unreadable(written(tmp_path, files)) is None
-    (tmp_path / "dut.ethtool.after.err").write_bytes(b"")
-    assert unreadable(tmp_path) == "dut.ethtool.after.err is empty"
+    assert unreadable(files) is None
+    assert unreadable(files | {"dut.ethtool.after.err": b""}) == "dut.ethtool.after.err is empty"
 
 
 def clocks(before: float, after: float) -> Files:

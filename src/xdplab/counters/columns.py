@@ -12,7 +12,7 @@ from pathlib import Path
 
 from xdplab.absent import Absent
 from xdplab.counters import cpu, packets, settings
-from xdplab.counters.readings import PARSERS, Readings, Scope
+from xdplab.counters.readings import PARSERS, Readings, Scope, parsed
 from xdplab.counters.table import COLLECTORS, Collector, When, snapshot_file
 from xdplab.errors import FormatError
 from xdplab.run.columns import Column, ColumnValues, by_name
@@ -240,19 +240,19 @@ def _metric(readings: Readings, file: str) -> float:
     return float(text)
 
 
-def unreadable(path: Path) -> str | None:
-    """Return which readings of the DUT in ``path`` are missing or truncated; None if all are whole.
+def unreadable(files: Mapping[str, bytes]) -> str | None:
+    """Return which readings of the DUT among an attempt's ``files`` are missing or truncated; None if all are whole.
 
     A failed tool leaves its error message instead of its output: this counts as a reading, unless it is empty.
     """
     judged = (row for row in COLLECTORS if not row.once)
-    messages = (_unreadable(path, row, when) for row in judged for when in ("before", "after"))
+    messages = (_unreadable(files, row, when) for row in judged for when in ("before", "after"))
     return "; ".join(message for message in messages if message) or None
 
 
-def _unreadable(path: Path, row: Collector, when: When) -> str | None:
+def _unreadable(files: Mapping[str, bytes], row: Collector, when: When) -> str | None:
     names = [snapshot_file("dut", row.name, when, extension) for extension in (row.extension, "err")]
-    contents = {name: (path / name).read_bytes() for name in names if (path / name).is_file()}
+    contents = {name: files[name] for name in names if name in files}
     if not contents:
         return f"{names[0]} is missing"
     (name, data), *_ = contents.items()
@@ -260,7 +260,7 @@ def _unreadable(path: Path, row: Collector, when: When) -> str | None:
         return f"{name} is empty"
     try:
         if name == names[0]:
-            PARSERS[row.name](data)
+            parsed(PARSERS[row.name], data)
     except FormatError as error:
         return f"{name}: {error.message}"
     return None

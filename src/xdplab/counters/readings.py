@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import Any, TypeVar, cast
 
@@ -133,6 +134,13 @@ PARSERS: Mapping[str, Callable[[bytes], Any]] = {
 """What reads the output of each collector and recorder of `table`."""
 
 
+@lru_cache(maxsize=128)
+def parsed(parser: Callable[[bytes], Any], data: bytes) -> Any:
+    """Return what a parser makes of an output, which must not be changed: an attempt's rows ask for each several times,
+    and a host's settings are the same in most attempts. Raises FormatError."""
+    return parser(data)
+
+
 @dataclass(frozen=True)
 class Scope:
     """CPUs that a value sums over: those of ``owner`` on the machine of ``machine``; None: all of its CPUs."""
@@ -156,7 +164,6 @@ class Readings:
     cpus: Mapping[Role, Collection[int]] = field(default_factory=dict)
     working: Collection[int] = ()
     queues: int | None = None
-    _parsed: dict[str, object] = field(default_factory=dict, repr=False)
 
     def link(self, role: Role, when: When) -> Link:
         return cast("Link", self._snapshot(role, "iplink", when))
@@ -207,7 +214,7 @@ class Readings:
 
     def text(self, name: str) -> str:
         """Return a file as text."""
-        return self._parse(name, lambda data: bytes(data).decode(errors="replace"))
+        return self._parse(name, _text)
 
     def chosen(self, scope: Scope, cpu: int) -> bool:
         """Whether ``cpu`` belongs to the scope."""
@@ -238,14 +245,16 @@ class Readings:
             raise Absent(message or otherwise)
 
     def _parse(self, name: str, parser: Callable[[bytes], T]) -> T:
-        if name not in self._parsed:
-            if name not in self.files:
-                raise Absent(f"{name} is missing")
-            try:
-                self._parsed[name] = parser(self.files[name])
-            except FormatError as error:
-                raise Absent(f"{name}: {error.message}") from error
-        return cast("T", self._parsed[name])
+        if name not in self.files:
+            raise Absent(f"{name} is missing")
+        try:
+            return cast("T", parsed(parser, self.files[name]))
+        except FormatError as error:
+            raise Absent(f"{name}: {error.message}") from error
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
 
 
 def _argv(data: bytes) -> list[str]:

@@ -17,7 +17,7 @@ import pandas as pd
 from xdplab.absent import Absent
 from xdplab.analysis.derived import Visits, derive
 from xdplab.analysis.verdicts import RULES_VERSION
-from xdplab.counters.columns import files_in, intervals, metrics
+from xdplab.counters.columns import intervals, metrics
 from xdplab.counters.readings import Readings
 from xdplab.errors import FormatError
 from xdplab.formats.both_ways import both
@@ -91,7 +91,7 @@ def _samples(source: TrialSource) -> list[Row]:
         for name, burst in _bursts(source).items()
         for i in burst.intervals
     ]
-    readings = Readings(files_in(source.raw / COUNTERS_FOLDER), mode="", shared=False)
+    readings = Readings(source.files(COUNTERS_FOLDER), mode="", shared=False)
     return rows + [{**identity, "burst": "rate", "host": "dut", **vars(interval)} for interval in intervals(readings)]
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from xdplab.absent import Absent, required
 from xdplab.analysis.count_rules import rewritten
-from xdplab.counters.columns import COUNTERS, Counters, files_in, metrics, packets_counted, unreadable
+from xdplab.counters.columns import COUNTERS, Counters, metrics, packets_counted, unreadable
 from xdplab.counters.packets import jain_index
 from xdplab.deploy.afxdp import Stats
 from xdplab.formats.generator import Burst
@@ -155,8 +155,8 @@ def _sum_of_ways(t: TrialSource, name: str) -> int:
 
 
 def _missing(t: TrialSource) -> str:
-    second = unreadable(t.raw / SECOND_FOLDER) if t.point.two_ports else None
-    first = unreadable(t.raw / COUNTERS_FOLDER)
+    second = unreadable(t.files(SECOND_FOLDER)) if t.point.two_ports else None
+    first = unreadable(t.files(COUNTERS_FOLDER))
     return required(first if second is None else f"second port: {second}", "no reading is missing")
 
 
@@ -191,7 +191,7 @@ def _perf_packets(t: TrialSource) -> int:
     if t.facts.perf_before is not None and t.facts.perf_after is not None:
         return _received((t.facts.perf_before, t.facts.perf_after))
     folders = (PERF_FOLDER, SECOND_PERF_FOLDER)[: t.point.ways]
-    ports = [packets_counted(files_in(t.raw / folder), t.point.mode) for folder in folders]
+    ports = [packets_counted(t.files(folder), t.point.mode) for folder in folders]
     return sum(port.require("dut_rx_packets") for port in ports)
 
 

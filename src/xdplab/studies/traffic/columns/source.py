@@ -41,6 +41,7 @@ class TrialSource:
         self.facts = facts_of(TrialFacts, attempt)
         self.raw = run.raw_dir(attempt.trial_id, attempt.attempt)
         self.row: ColumnValues[Any] = ColumnValues(columns, self)
+        self._files: dict[str, Mapping[str, bytes]] = {}
 
     @property
     def point(self) -> Point:
@@ -86,6 +87,12 @@ class TrialSource:
     def summary(self) -> Summary:
         return self.window.summary
 
+    def files(self, folder: str) -> Mapping[str, bytes]:
+        """Return what is in a folder of counters, by file."""
+        if folder not in self._files:
+            self._files[folder] = files_in(self.raw / folder)
+        return self._files[folder]
+
     @property
     def cpus(self) -> TrialCpus:
         if self.facts.cpus is None:  # known before anything is measured
@@ -97,7 +104,7 @@ class TrialSource:
     @cached_property
     def readings(self) -> Readings:
         """The readings around the window."""
-        cpus, files = self.cpus, files_in(self.raw / COUNTERS_FOLDER)
+        cpus, files = self.cpus, self.files(COUNTERS_FOLDER)
         cpus_of: dict[Role, Collection[int]] = {} if self.shared else {"dut": cpus.dut}
         working = cpus.working if self.shared else cpus.dut
         return Readings(files, self.point.mode, self.shared, cpus_of, working, self.point.queues)
@@ -110,7 +117,7 @@ class TrialSource:
     def perf_pass(self) -> Counters:
         """The readings around perf's pass, and what perf recorded in it."""
         recorded = {name: data for name, data in self.readings.files.items() if name.startswith("dut.perf.")}
-        files = files_in(self.raw / PERF_FOLDER) | recorded
+        files = {**self.files(PERF_FOLDER), **recorded}
         return counted(Readings(files, "", True, working=self.cpus.working))
 
     @cached_property
@@ -121,7 +128,7 @@ class TrialSource:
 
     def packets(self, folder: str) -> Counters:
         """Return the counters in a folder of the attempt; they are not asked about CPUs."""
-        return packets_counted(files_in(self.raw / folder), self.point.mode, self.point.queues)
+        return packets_counted(self.files(folder), self.point.mode, self.point.queues)
 
     @cached_property
     def verdict(self) -> Verdict:
