@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from typing import Any
 
 
@@ -25,6 +24,8 @@ class XdplabError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """IPython's hook: an expected failure is one line; after ``%xmode Verbose``, ``%tb`` shows where it was."""
+        import traceback
+
         shell: Any = sys.modules["IPython"].get_ipython()
         if shell is None or shell.InteractiveTB.mode == "Verbose":
             whole = traceback.format_exception(self)

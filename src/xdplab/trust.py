@@ -6,7 +6,6 @@ The command line sets how the user is asked (`ask_by`); without that, or without
 from __future__ import annotations
 
 import grp
-import hashlib
 import os
 import pwd
 import stat
@@ -66,6 +65,8 @@ class SourceFile:
         A copy belongs to the user who made it, who is assumed to have read it. The user is asked once for each content
         and each ``what``.
         """
+        import hashlib  # loads OpenSSL
+
         _require(hashlib.sha256(self.content).hexdigest(), self.problems, what)
 
 

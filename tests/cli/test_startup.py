@@ -115,6 +115,8 @@ def test_help_and_errors_load_no_library_that_reads_plans_measures_or_draws(
     else:
         assert code == (0 if words in HELP else 2 if words in NO_PLAN else 3)
     require_light(loaded)
+    if words in HELP and "study" not in words:  # the other studies' requests name places
+        assert not {"xdplab.labs", "xdplab.studies.environment"} & loaded
 
 
 def test_the_status_of_a_run_needs_no_tables(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,30 +30,18 @@ if TYPE_CHECKING:
 
     from xdplab.cli import ktap, screen
     from xdplab.cli.ktap import KtapCase
+    from xdplab.figures.album import Drawn
     from xdplab.plan import model
     from xdplab.run import frames, listing, progress
     from xdplab.run.progress import Observer
     from xdplab.run.rundir import RunDirectory
-    from xdplab.studies import tables
+    from xdplab.studies import environment, kept, tables
     from xdplab.studies.kept import RunAnswer
 else:
     screen, listing = lazy("xdplab.cli.screen"), lazy("xdplab.run.listing")
     frames, ktap, progress = lazy("xdplab.run.frames"), lazy("xdplab.cli.ktap"), lazy("xdplab.run.progress")
     model, tables = lazy("xdplab.plan.model"), lazy("xdplab.studies.tables")
-from dataclasses import asdict
-from typing import TYPE_CHECKING
-
-from xdplab.lazy import lazy
-from xdplab.run.rundir import RunDirectory
-from xdplab.studies import environment
-from xdplab.studies.kept import answer_of
-
-if TYPE_CHECKING:
-    from xdplab.figures.album import Drawn
-    from xdplab.run import listing
-else:
-    listing = lazy("xdplab.run.listing")
-
+    environment, kept = lazy("xdplab.studies.environment"), lazy("xdplab.studies.kept")
 
 F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED = 130
@@ -382,6 +370,6 @@ def figure_facts(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
 
 def results_facts(run: RunDirectory) -> dict[str, Any]:
     """Return a run's progress, its tables with all digits, and its lines."""
-    answer = answer_of(run)
+    answer = kept.answer_of(run)
     tables = {name: table["numbers"] for name, table in answer.tables.items()}
     return {"status": status_facts(run), "tables": tables, "summary": answer.summary}

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.cli.common import AS_JSON, fitted, print_json, show, tell
-from xdplab.doctor import checks
-from xdplab.doctor.checks import CheckedHost, HostCheck, Judgement, Row, Subject, problems_first, rows_of
-from xdplab.doctor.machine import CHECKS, examine, examine_here, second_ends
-from xdplab.doctor.tune import tune as apply_tunings
 from xdplab.errors import HostError, LabError, UnsupportedError
-from xdplab.labs import Lab, require_name, use_lab
 from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
+    from xdplab import labs
     from xdplab.deploy import device
     from xdplab.deploy.queues import Endpoint
-    from xdplab.doctor import hardware
+    from xdplab.doctor import checks, hardware, machine, tune
+    from xdplab.doctor.checks import Judgement, Row
+    from xdplab.labs import Lab
     from xdplab.studies.traffic import session
 else:
+    labs, checks = lazy("xdplab.labs"), lazy("xdplab.doctor.checks")
+    machine, tune = lazy("xdplab.doctor.machine"), lazy("xdplab.doctor.tune")
     device, hardware = lazy("xdplab.deploy.device"), lazy("xdplab.doctor.hardware")
     session = lazy("xdplab.studies.traffic.session")
 
@@ -50,7 +50,7 @@ def doctor(everywhere: str | None, lab_name: str | None, tune: bool, unfolded: b
     name = lab_name or everywhere or "netns"
     if tune:
         _tune(name)
-    rows = problems_first(_examined(name))
+    rows = checks.problems_first(_examined(name))
     if as_json:
         print_json([dataclasses.asdict(row) for row in rows])
     else:
@@ -60,35 +60,38 @@ def doctor(everywhere: str | None, lab_name: str | None, tune: bool, unfolded: b
 
 
 def _examined(lab_name: str) -> list[Row]:
-    require_name(lab_name)  # a name that no lab can have is an error, not a finding
+    labs.require_name(lab_name)  # a name that no lab can have is an error, not a finding
     try:
-        with use_lab(lab_name) as lab:
-            rows = [*([] if lab.kind == "uml" else examine(lab)), *_kernel(lab), *_hardware(lab)]
+        with labs.use_lab(lab_name) as lab:
+            rows = [*([] if lab.kind == "uml" else machine.examine(lab)), *_kernel(lab), *_hardware(lab)]
             return [*rows, *(row for end in session.all_endpoints(lab) for row in _left(lab, end))]
     except LabError as error:
-        return examine_here(str(error))
+        return machine.examine_here(str(error))
 
 
 def _left(lab: Lab, end: Endpoint) -> list[Row]:
     """Return the settings that the watchdog of a dead run could not restore."""
     left = device.left_by_the_dead(end.host, end.interface, lab.state_dir(end.host))
     remedy = f"`xdplab --lab {lab.name} restore`, or recreate the device"
-    return [] if left is None else [Row(end.host.name, "left by a run", left.text, "warn", remedy)]
+    return [] if left is None else [checks.Row(end.host.name, "left by a run", left.text, "warn", remedy)]
 
 
 def _kernel(lab: Lab) -> list[Row]:
     """Return the rows of a guest's kernel; this machine's own kernel is not tried, because others use it."""
-    return rows_of(CHECKS, CheckedHost(lab.host("guest"), "guest"), Subject.GUEST) if lab.kind in GUESTS else []
+    if lab.kind not in GUESTS:
+        return []
+    return checks.rows_of(machine.CHECKS, checks.CheckedHost(lab.host("guest"), "guest"), checks.Subject.GUEST)
 
 
 def _hardware(lab: Lab) -> list[Row]:
     """Return the rows of servers and their ports; a virtual lab on this machine has none."""
     if lab.kind != "inventory":
         return []
-    hosts = [CheckedHost(lab.dut, "dut", lab.dut_interface), CheckedHost(lab.tg, "tg", lab.tg_interface)]
+    ends = [(lab.dut, "dut", lab.dut_interface), (lab.tg, "tg", lab.tg_interface)]
+    hosts = [checks.CheckedHost(*end) for end in ends]
     rows = [row for host in hosts for row in hardware.examine_hardware(host)]
-    rows += [row for end in second_ends(lab) for row in hardware.examine_port(end)]
-    rows += HostCheck("generator", Subject.SERVER, lambda _: lab, _generator).rows(hosts[1])
+    rows += [row for end in machine.second_ends(lab) for row in hardware.examine_port(end)]
+    rows += checks.HostCheck("generator", checks.Subject.SERVER, lambda _: lab, _generator).rows(hosts[1])
     place = lab.generator
     return rows + (hardware.dpdk_driver(hosts[1], place.pci, place.driver) if place.by_dpdk and place.pci else [])
 
@@ -99,11 +102,11 @@ def _generator(lab: Lab) -> Judgement:
     try:
         ready = session.try_generator(lab)
     except (HostError, UnsupportedError) as error:
-        return Judgement(error.message, "missing", error.remedy or f"{name} is the generator there")
+        return checks.Judgement(error.message, "missing", error.remedy or f"{name} is the generator there")
     except LabError as error:
-        return Judgement(f"{name}: not tried: {error.message}", "warn", error.remedy)
+        return checks.Judgement(f"{name}: not tried: {error.message}", "warn", error.remedy)
     driver = ready.settings.get("driver")
-    return Judgement(f"{name} starts{f' on {driver}' if driver else ''}{_stamps(ready.settings)}")
+    return checks.Judgement(f"{name} starts{f' on {driver}' if driver else ''}{_stamps(ready.settings)}")
 
 
 def _stamps(ready: Mapping[str, Any]) -> str:
@@ -120,8 +123,8 @@ def _stamps(ready: Mapping[str, Any]) -> str:
 
 def _tune(name: str) -> None:
     """Tune an inventory's servers, but not this machine: other labs use it too, and its user tunes it."""
-    with use_lab(name) as lab, lab.lock("xdplab doctor --tune"):
+    with labs.use_lab(name) as lab, lab.lock("xdplab doctor --tune"):
         if lab.kind != "inventory":
             raise LabError(f"lab {name}: --tune is for the servers of an inventory", remedy="see docs/use/servers.md")
-        changes = [change for host in (lab.dut, lab.tg) for change in apply_tunings(host, lab.state_dir(host))]
+        changes = [change for host in (lab.dut, lab.tg) for change in tune.tune(host, lab.state_dir(host))]
     show([dataclasses.asdict(change) for change in changes], "tuned")

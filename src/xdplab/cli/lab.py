@@ -17,12 +17,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from xdplab import labs
 from xdplab.cli.common import AS_JSON, Verb, Verbs, ask_on_terminal, echo, in_lab, print_json, show, tell
 from xdplab.cli.options import STEAL
 from xdplab.errors import HostError, LabInUseError
-from xdplab.hosts import Process
-from xdplab.labs.base import ARCHITECTURE_MARK
 from xdplab.lazy import lazy
 from xdplab.text import iso
 
@@ -30,6 +27,8 @@ if TYPE_CHECKING:
     from xdplab import labs
     from xdplab.deploy import device, dpdk, kernel_settings
     from xdplab.doctor import tune as doctor_tune
+    from xdplab.hosts import Process
+    from xdplab.labs import base
     from xdplab.labs import cache as disk
     from xdplab.labs.servers import host as server_host
     from xdplab.labs.servers import inventory as inventories
@@ -42,7 +41,7 @@ else:
     device, dpdk = lazy("xdplab.deploy.device"), lazy("xdplab.deploy.dpdk")
     kernel_settings = lazy("xdplab.deploy.kernel_settings")
     doctor_tune, session = lazy("xdplab.doctor.tune"), lazy("xdplab.studies.traffic.session")
-    labs, disk = lazy("xdplab.labs"), lazy("xdplab.labs.cache")
+    labs, base, disk = lazy("xdplab.labs"), lazy("xdplab.labs.base"), lazy("xdplab.labs.cache")
     package = lazy("xdplab.labs.uml.package")
     cache, qemu = lazy("xdplab.labs.vm.kernels"), lazy("xdplab.labs.vm.qemu")
     architectures = lazy("xdplab.labs.vm.architectures")
@@ -238,7 +237,7 @@ def kernels(names: tuple[str, ...], again: bool, as_json: bool) -> None:
 
 def _labs(kernel: str) -> list[str]:
     """Return the labs that a kernel makes; another architecture's is a study's place, and no lab."""
-    return [] if ARCHITECTURE_MARK in kernel else [f"vm:{kernel}:{way}" for way in qemu.WAYS]
+    return [] if base.ARCHITECTURE_MARK in kernel else [f"vm:{kernel}:{way}" for way in qemu.WAYS]
 
 
 def tested_kernels() -> tuple[str, ...]:

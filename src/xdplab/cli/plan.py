@@ -17,15 +17,16 @@ import click
 from xdplab.cli.common import AS_JSON, echo, in_lab, parse_only, print_json, show, tell
 from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
-from xdplab.labs import counts, default_arrangement, require_name
 from xdplab.lazy import lazy
 from xdplab.resources import shipped
 
 if TYPE_CHECKING:
     import xdplab.plan as plans
+    from xdplab import labs
     from xdplab.plan import Trial, factors, reference
     from xdplab.studies.traffic import checks, run_files
 else:
+    labs = lazy("xdplab.labs")
     plans, reference = lazy("xdplab.plan"), lazy("xdplab.plan.reference")
     factors = lazy("xdplab.plan.factors")
     run_files = lazy("xdplab.studies.traffic.run_files")
@@ -81,7 +82,7 @@ def plan(lab_name: str | None, plan: str, view: PlanView, as_json: bool) -> None
     file = find_plan(plan)
     chosen = plans.load_plan(file, to_measure=False)
     require_labs(lab_name, chosen)
-    trials = run_files.plan_trials(chosen, default_arrangement(lab_name or chosen.lab), parse_only(view.only))
+    trials = run_files.plan_trials(chosen, labs.default_arrangement(lab_name or chosen.lab), parse_only(view.only))
     run_files.require_files(trials)
     if as_json:
         print_json(_facts(chosen, trials))
@@ -136,6 +137,6 @@ def require_labs(name: str | None, plan: plans.Plan) -> None:
 def require_timed(*names: str) -> None:
     """Raise LabError for the name of a lab that is invalid, UnsupportedError for that of one that counts."""
     for name in names:
-        require_name(name)
-        if counts(name):
+        labs.require_name(name)
+        if labs.counts(name):
             raise checks.no_rates(name)

@@ -27,17 +27,15 @@ from xdplab.cli.options import PATH, Sharing, StudyRun, options_as, sharing_opti
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs, require_timed, tell_extent
 from xdplab.errors import PlanError, ResultsError, XdplabError
 from xdplab.lazy import lazy
-from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import RunState, read_state
-from xdplab.studies.kinds import name_of, open_run, request_in
 
 if TYPE_CHECKING:
     import xdplab.plan as plans
     from xdplab.plan import Plan, model
-    from xdplab.run import listing
+    from xdplab.run import listing, rundir, state
     from xdplab.run.progress import Observer
-    from xdplab.run.state import AnyTrial, Attempt
-    from xdplab.studies import maker, pictures
+    from xdplab.run.rundir import RunDirectory
+    from xdplab.run.state import AnyTrial, Attempt, RunState
+    from xdplab.studies import kinds, maker, pictures
     from xdplab.studies.kind import Run
     from xdplab.studies.search import kind as search_kind
     from xdplab.studies.traffic import fleet, run_files, runs
@@ -47,7 +45,8 @@ else:
     model, listing = lazy("xdplab.plan.model"), lazy("xdplab.run.listing")
     traffic_kind, pictures = lazy("xdplab.studies.traffic.kind"), lazy("xdplab.studies.pictures")
     search_kind = lazy("xdplab.studies.search.kind")
-    maker = lazy("xdplab.studies.maker")
+    kinds, maker = lazy("xdplab.studies.kinds"), lazy("xdplab.studies.maker")
+    rundir, state = lazy("xdplab.run.rundir"), lazy("xdplab.run.state")
     fleet, runs = lazy("xdplab.studies.traffic.fleet"), lazy("xdplab.studies.traffic.runs")
 
 FIRST, LEFT_S = "throughput", 30.0
@@ -100,7 +99,7 @@ def measure_plan(
     lab_name: str | None, file: Path, new: PlannedRun, as_json: bool, sharing: Sharing
 ) -> tuple[Run[Any], int]:
     """Measure a plan of any kind and show its results; return the run with the exit code."""
-    if study_request := request_in(file):
+    if study_request := kinds.request_in(file):
         study, request = study_request
         if new.only or new.extend or new.pdr_from or sharing.scheduler:
             raise PlanError(
@@ -118,7 +117,7 @@ def _measure_traffic(
     details: dict[str, Any] = {
         "only": parse_only(new.only),
         "extend": _extended(new.extend) if new.extend else None,
-        "files": search_kind.pdr_files(open_run(new.pdr_from)) if new.pdr_from else None,
+        "files": search_kind.pdr_files(kinds.open_run(new.pdr_from)) if new.pdr_from else None,
     }
     if sharing.labs:
         require_timed(*sharing.labs)
@@ -145,8 +144,8 @@ def _measure_traffic(
 def _extended(path: Path) -> RunDirectory:
     """Return the old run. Raises ResultsError if its trials are not of XDP traffic that was measured here, and
     StrangersFileError."""
-    old = RunDirectory.open(path)
-    if (name := name_of(old)) != "traffic":
+    old = rundir.RunDirectory.open(path)
+    if (name := kinds.name_of(old)) != "traffic":
         raise ResultsError(
             f"--extend: {path} is a run of kind {name}: the trials of a plan do not belong into it",
             remedy="make a run of its own",
@@ -202,7 +201,7 @@ def resume(lab_name: str | None, directory: Path, draw: bool, as_json: bool, sha
     It continues in its lab or labs; --lab or --labs choose others. A study uses the places of its plan; --labs names
     those that measure at the same time.
     """
-    run = open_run(directory)
+    run = kinds.open_run(directory)
     if not run.state.owed:
         done = run.complete()
         if as_json:
@@ -223,7 +222,7 @@ def status(directory: Path, as_json: bool) -> None:
     A run is beginning (planned a moment ago), under way, complete, ended with failed trials, interrupted, stopped
     (nothing could be measured), or killed.
     """
-    run = RunDirectory.open(directory)
+    run = rundir.RunDirectory.open(directory)
     facts = status_facts(run)
     if as_json:
         print_json(facts)
@@ -242,6 +241,6 @@ def _in_words(run: RunDirectory, facts: Mapping[str, Any]) -> str:
         return "without its plan.yaml (`resume` needs that file)"
     if facts["state"] == "ended":
         return f"ended, {facts['failed']} of {facts['trials']} trials failed ({resume} tries them again)"
-    if facts["state"] == "complete" and read_state(run).ended is None:
+    if facts["state"] == "complete" and state.read_state(run).ended is None:
         return f"complete (killed after its last trial: {resume} writes what is missing)"
     return listing.state_text(facts["state"], facts["owed"], facts["trials"])

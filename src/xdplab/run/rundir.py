@@ -4,7 +4,6 @@ files."""
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import re
@@ -154,6 +153,8 @@ class RunDirectory:
     @property
     def cache(self) -> Path:
         """The user's folder for tables derived from a run that the user may not write."""
+        import hashlib
+
         place = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:12]  # copies of a run may differ
         return cache_root() / "runs" / f"{self.run_id}-{place}"
 

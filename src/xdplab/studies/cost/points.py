@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xdplab.labs.base import MITIGATED
 from xdplab.programs.spec import WORKLOADS
 from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
 
@@ -86,6 +85,8 @@ CostTrial = StudyTrial[CostPoint]
 
 def kernel_of(lab: str) -> str | None:
     """Return the kernel of a lab's guest, in which a packet can be counted too; None if the lab has no such guest."""
+    from xdplab.labs.base import MITIGATED
+
     kind, _, instance = lab.partition(":")
     return (instance.partition(":")[0] or KERNEL).removesuffix(MITIGATED) if kind == "vm" else None
 
