@@ -44,6 +44,7 @@ def row_of(
         factors=dict.fromkeys(factor.column for factor in FACTORS),
         bursts={} if burst is None else {"rate": burst},
         readings=Readings({}, place.mode, place.arrangement == "shared"),
+        _files={},
         row=ColumnValues({**MEASURED, **known}, source),
     )
     if ports is not None:
