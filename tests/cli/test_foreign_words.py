@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from tests import forked
+from tests.cli.entry import ending
 
 import xdplab.cli
 from xdplab.text import visible
@@ -75,11 +76,9 @@ def test_figures_and_the_report_of_a_strangers_run_are_whole(run: Path, tmp_path
 
 def test_an_error_about_a_strangers_plan_is_one_line_of_visible_characters(tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_text(json.dumps({"name": "p", f"key{EVIL}": 1, "blocks": []}))
-    done = forked.xdplab("plan", str(tmp_path / "plan.yaml"))
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert steering(done.stderr) == set()
-    assert "key\\x1b]0;TITLE" in done.stderr
+    code, error = ending(["plan", str(tmp_path / "plan.yaml")])
+    assert (code, len(error.splitlines()), steering(error)) == (2, 1, set())
+    assert "key\\x1b]0;TITLE" in error
 
 
 def test_every_line_of_the_commands_is_printed_by_one_module() -> None:
