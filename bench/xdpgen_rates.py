@@ -3,7 +3,8 @@
 Run as root. xdpgen sends, a DUT reflects by native XDP_TX, and every frame is checked when it comes back. The bare live
 frames do the same without the check: in batches of the kernel's default size, which the aims refer to, and of xdpgen's
 own, which is faster for both. A stamped frame reads the clock twice, so a third bare sender does that too. The peers
-only send, to a DUT that drops, and what arrives there counts: the easier task. All send 64-byte frames from one CPU at
+only send, to a DUT that drops, and what arrives there counts: the easier task. xdpgen's plain frames, without numbers,
+are counted by the devices, and do both. All send 64-byte frames from one CPU at
 the same real-time priority. Nothing is installed: a peer that is missing or does not start is named. xdp-trafficgen
 sends live frames too; the other peers write to sockets.
 """
@@ -17,6 +18,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,9 @@ STAMPS = {"every frame stamped": "all", "one frame in 16 stamped": "16", "number
 LEAST_OF_BARE = {"numbers only": 0.95, "one frame in 16 stamped": 0.93}
 LEAST_OF_CLOCK = 0.95
 LEAST_OF_PEERS = 5.0
+PLAIN, PLAIN_SENT = "plain", "plain, sent only"
+OWN_PLAIN = {PLAIN: ["--plain"], PLAIN_SENT: ["--plain", "--no-receive"]}
+LEAST_PLAIN, LEAST_PLAIN_OF_PEER = 0.98, 1.0
 
 KERNEL_BATCH = "64"  # the default of BPF_PROG_TEST_RUN
 BARE, BARE_SAME_BATCH = "bare live frames", "bare live frames, xdpgen's batch"
@@ -39,14 +44,15 @@ LIMITS = (BARE, BARE_SAME_BATCH, BARE_CLOCK)
 Contenders = dict[str, Callable[[], float]]
 
 
-def xdpgen_rate(pair: VethPair, bpf_object: Path, xdpgen: str, stamp: str) -> float:
-    """Return the frames per second that came back intact."""
-    argv = [xdpgen, "--interface", "vg0", "--cpus", CPU, "--fifo", PRIORITY, "--stamp", stamp]
-    with pair.dut_program(bpf_object, "xdp/reflect"):
+def xdpgen_rate(pair: VethPair, bpf_object: Path, xdpgen: str, *words: str) -> float:
+    """Return the frames per second that came back, or that were sent where none is received."""
+    argv = [xdpgen, "--interface", "vg0", "--cpus", CPU, "--fifo", PRIORITY, *words]
+    receives = "--no-receive" not in words
+    with pair.dut_program(bpf_object, "xdp/reflect" if receives else "xdp/drop"):
         text = pair.run(pair.tg, *argv, "--bursts", f"warmup:0.2,measure:{SECONDS}")
     lines = [json.loads(line) for line in text.splitlines()]
     measured = next(line for line in lines if line["type"] == "summary" and line["burst"] == "measure")
-    return float(measured["rx_packets"] / measured["duration_s"])
+    return float(measured["rx_packets" if receives else "tx_packets"] / measured["duration_s"])
 
 
 def own_batch(pair: VethPair, xdpgen: str) -> str:
@@ -77,7 +83,9 @@ def contenders(pair: VethPair, cache: Path, with_peers: bool) -> Contenders:
         BARE_CLOCK: lambda: bare_rate(pair, bpf_object, bare, KERNEL_BATCH, "clock"),
     }
     for name, stamp in STAMPS.items():
-        found[name] = lambda stamp=stamp: xdpgen_rate(pair, bpf_object, xdpgen, stamp)  # type: ignore[misc]
+        found[name] = partial(xdpgen_rate, pair, bpf_object, xdpgen, "--stamp", stamp)
+    for name, words in OWN_PLAIN.items():
+        found[name] = partial(xdpgen_rate, pair, bpf_object, xdpgen, *words)
     if with_peers:
         name_missing()
         for name, argv in peer_commands(cache, Work(), modes=("txonly", "flowgen")).items():
@@ -101,11 +109,19 @@ def aims(rates: dict[str, list[float]]) -> list[Aim]:
     clock = Aim(
         f"{stamped}, share of bare frames with two clock reads", share(stamped, BARE_CLOCK), at_least=LEAST_OF_CLOCK
     )
-    return [*found, clock, _times_the_best(rates, sixteenth, live=True), _times_the_best(rates, sixteenth, live=False)]
+    plain = Aim("plain, share of bare frames", share(PLAIN, BARE), at_least=LEAST_PLAIN)
+    of_peer = Aim(
+        f"{PLAIN_SENT}, times {LIVE_FRAMES}",
+        share(PLAIN_SENT, LIVE_FRAMES) if LIVE_FRAMES in rates else None,
+        at_least=LEAST_PLAIN_OF_PEER,
+        reason="it is not installed, or --no-peers",
+    )
+    peers = [_times_the_best(rates, sixteenth, live=live) for live in (True, False)]
+    return [*found, clock, plain, of_peer, *peers]
 
 
 def _times_the_best(rates: dict[str, list[float]], name: str, *, live: bool) -> Aim:
-    peers = [peer for peer in rates if peer not in (*LIMITS, *STAMPS) and (live or peer != LIVE_FRAMES)]
+    peers = [peer for peer in rates if peer not in (*LIMITS, *STAMPS, *OWN_PLAIN) and (live or peer != LIVE_FRAMES)]
     what = f"{name}, times the best peer" + ("" if live else " that writes to sockets")
     if not peers:
         return Aim(what, None, at_least=LEAST_OF_PEERS, reason="no peer is installed, or --no-peers")

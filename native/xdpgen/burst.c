@@ -286,7 +286,8 @@ int burst_run(struct session *session, const struct burst_request *request) {
     if (error)
         return error;
     const double settle_s = interrupted ? SETTLE_INTERRUPTED_S : session->options.settle_s;
-    error = settle(&burst, settle_s) ?: print_result(&burst);
+    // a device may count a frame as sent when its peer has it
+    error = settle(&burst, settle_s) ?: session->engine->read(session, burst.counts) ?: print_result(&burst);
     for (unsigned stream = 0; stream < session->streams; stream++)
         session->sequences[stream] += burst.counts[stream].sent;
     session->seed++;

@@ -2,6 +2,7 @@
 #include "counts.h"
 #include "fail.h"
 #include "histograms.h"
+#include "link.h"
 #include "object.h"
 #include "pace.h"
 #include "phc.h"
@@ -22,9 +23,13 @@ static struct {
     struct receive_counters *values; // one per possible CPU
     struct histogram *due_values;    // the same
     struct size_counts *size_values;
+    const char *counted_by; // --plain: the device; NULL: the receiving program counts
+    uint32_t device_before; // its count when it was last read, which wraps
+    uint64_t received;      // since the burst began
 } counts;
 
 int counts_open(const struct session *session, struct bpf_object *object, int clock) {
+    counts.counted_by = session->options.plain ? session->options.receive_on : NULL;
     counts.clock = clock;
     counts.counters = object_map_fd(object, "counters");
     counts.from_due = object_map_fd(object, "from_due");
@@ -86,12 +91,28 @@ const char *counts_no_stamp(void) {
     return text;
 }
 
+static int follow_device(void) {
+    struct link_counts now;
+    int error = link_counts(counts.counted_by, &now);
+
+    counts.received += now.received - counts.device_before;
+    counts.device_before = now.received;
+    return error;
+}
+
+static int begin_device(void) {
+    int error = follow_device();
+
+    counts.received = 0;
+    return error;
+}
+
 int counts_begin(const struct session *session) {
     counts.memory->schedule = (struct receive_schedule){0};
     counts.memory->clock.error = 0;
     counts_follow_clock();
     reset_streams(session);
-    return reset_counters();
+    return reset_counters() ?: counts.counted_by ? begin_device() : 0;
 }
 
 void counts_schedule(const struct session *session, uint64_t start_ns) {
@@ -116,6 +137,11 @@ int counts_read(struct receive_counters *sum) {
 
     memset(sum, 0, sizeof(*sum));
     sum->latency.min = UINT64_MAX;
+    if (counts.counted_by) {
+        int error = follow_device();
+        sum->by_queue[0] = counts.received; // of all queues
+        return error;
+    }
     if (bpf_map_lookup_elem(counts.counters, &zero, counts.values))
         return failed("receive", errno, NULL, "the counters cannot be read");
     for (int cpu = 0; cpu < libbpf_num_possible_cpus(); cpu++)

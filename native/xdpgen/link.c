@@ -59,6 +59,17 @@ static void add_failures(const struct ifaddrs *entry, void *result) {
     *(uint32_t *)result = stats ? stats->tx_dropped + stats->tx_errors : 0;
 }
 
+static void copy_counts(const struct ifaddrs *entry, void *result) {
+    const struct rtnl_link_stats *stats = entry->ifa_data;
+
+    if (stats)
+        *(struct link_counts *)result = (struct link_counts){stats->tx_packets, stats->rx_packets};
+}
+
+int link_counts(const char *interface, struct link_counts *counts) {
+    return visit(interface, copy_counts, counts);
+}
+
 int link_tx_failures(const char *interface, uint32_t *failures) {
     return visit(interface, add_failures, failures);
 }

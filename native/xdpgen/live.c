@@ -33,11 +33,13 @@
 static struct {
     const struct session *session;
     struct bpf_object *object;
+    struct link_counts counted; // plain: last seen of the sending device
+    uint64_t plain_sent, plain_stopped_ns;
     const char *refused_missing; // why there is no count of refused frames
     struct send_memory *memory;
     int program, senders, lateness;
     struct xdp_md context;
-    char frame[LIVE_METADATA + ZEROS];
+    char frame[LIVE_METADATA + ZEROS] __attribute__((aligned(8)));
     struct sender *values;         // one per possible CPU
     struct histogram *late_values; // the same
 } live;
@@ -84,6 +86,7 @@ static unsigned look_every(const struct options *options) {
 
 static int load_sender(const struct session *session) {
     const struct send_settings settings = {
+        .plain = session->options.plain,
         .paced = session->options.rate_pps > 0,
         .stamp_every = session->options.stamp_every,
         .look_every = look_every(&session->options),
@@ -139,19 +142,35 @@ static void live_release(void) {
         options->whole && options->sizes.largest > live_written(options->layout.head_words);
 }
 
+// All its frames are of the first flow.
+static void write_plain_frame(const struct session *session) {
+    const struct frame_layout *layout = &session->options.layout;
+    const struct flow_cursor first = {0};
+    uint16_t *halves = (uint16_t *)live.frame;
+
+    frame_write_flow(halves, layout->ip_version, layout->ip_at, layout->udp_at, layout->head_words,
+                     flow_of_rank(&first, &session->flows, &session->steps, 0));
+    if (layout->sum_at)
+        halves[layout->sum_at / 2] = frame_udp_sum(halves[layout->sum_at / 2], 0, 0, false);
+}
+
 static int live_open(struct session *session) {
+    const unsigned metadata = session->options.plain ? 0 : LIVE_METADATA;
     int error = require_room(session) ?: load_sender(session);
 
     if (error)
         return error;
     session->not_held = hold_open(live.program);
-    live.refused_missing = refused_open(session);
+    live.refused_missing =
+        session->options.plain ? "--plain: the device counts the frames that it took" : refused_open(session);
     live.session = session;
     live_release();
-    live.context = (struct xdp_md){.data = LIVE_METADATA,
-                                   .data_end = LIVE_METADATA + session->options.sizes.largest,
+    live.context = (struct xdp_md){.data = metadata,
+                                   .data_end = metadata + session->options.sizes.largest,
                                    .ingress_ifindex = session->ifindex};
-    memcpy(live.frame + LIVE_METADATA, &session->head, sizeof(session->head));
+    memcpy(live.frame + metadata, &session->head, sizeof(session->head));
+    if (session->options.plain)
+        write_plain_frame(session);
     live.values = per_cpu_values(sizeof(*live.values));
     live.late_values = per_cpu_values(sizeof(*live.late_values));
     return live.values && live.late_values ? 0
@@ -229,12 +248,16 @@ static void live_go(const struct send_window *window) {
 
 static int live_arm(struct session *session, const uint64_t quotas[MAX_STREAMS]) {
     const uint32_t zero = 0;
+    int error = session->options.plain ? link_counts(session->options.interface, &live.counted) : 0;
 
+    if (error)
+        return error;
     live_go(&(struct send_window){0});
+    live.plain_sent = live.plain_stopped_ns = 0;
     set_senders(session, quotas);
     if (bpf_map_update_elem(live.senders, &zero, live.values, 0))
         return failed("send", errno, NULL, "the senders' state cannot be set");
-    int error = histograms_reset(live.lateness, live.late_values);
+    error = histograms_reset(live.lateness, live.late_values);
     if (error)
         return error;
     if (!live.refused_missing)
@@ -242,7 +265,20 @@ static int live_arm(struct session *session, const uint64_t quotas[MAX_STREAMS])
     return workers_start(session, live_work) ?: wait_until_armed(session);
 }
 
+// The device does not tell its streams apart: the first one stands for all.
+static int read_plain(const struct session *session, struct stream_counts counts[MAX_STREAMS]) {
+    const uint32_t before = live.counted.sent;
+    int error = link_counts(session->options.interface, &live.counted);
+
+    live.plain_sent += live.counted.sent - before;
+    memset(counts, 0, session->streams * sizeof(*counts));
+    counts[0] = (struct stream_counts){.sent = live.plain_sent, .stopped_ns = live.plain_stopped_ns};
+    return error;
+}
+
 static int live_read(const struct session *session, struct stream_counts counts[MAX_STREAMS]) {
+    if (session->options.plain)
+        return read_plain(session, counts);
     int error = read_senders();
 
     for (unsigned stream = 0; !error && stream < session->streams; stream++) {
@@ -267,7 +303,11 @@ static int live_lateness(const struct session *session, struct histogram *sum) {
 }
 
 static int live_stop(struct session *session) {
-    (void)session;
+    if (session->options.plain) {
+        live_go(&(struct send_window){0});
+        live.memory->sending = 0;
+        live.plain_stopped_ns = now_ns();
+    }
     return workers_stop();
 }
 

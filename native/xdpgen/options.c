@@ -188,6 +188,9 @@ static const struct option_row ROWS[] = {
      "live: frames that do not leave; dropped as they are made, or handed to the receiving program"},
     {"whole", NULL, NULL, option_flag, AT(whole), 0, 0,
      "live: write each frame whole from the start, instead of once a payload came back changed"},
+    {"plain", NULL, NULL, option_flag, AT(plain), 0, 0,
+     "live: one flow's frames as the kernel makes them, without numbers and stamps, counted by the devices: "
+     "rates and loss only"},
     {"no-receive", NULL, NULL, option_flag, AT(no_receive), 0, 0, "do not attach the receiving program"},
 };
 
@@ -243,6 +246,14 @@ static const char *contradiction(const struct options *options) {
         return "--bind zerocopy, --need-wakeup and --busy-poll need --engine afxdp";
     if (options->alone && strcmp(options->engine, "live"))
         return "--alone needs --engine live";
+    if (options->plain && strcmp(options->engine, "live"))
+        return "--plain needs --engine live";
+    if (options->plain &&
+        (options->rate_pps || options->max_frames || options->sizes.count > 1 || options->zipf ||
+         options->churn || options->alone || options->device_stamps || options->whole))
+        return "--plain sends one frame as fast as it can: no --load, --max-frames, second size, --skew, "
+               "--churn, "
+               "--alone, --rx-stamp device, --whole";
     if (options->device_stamps && (options->alone || options->no_receive))
         return "--rx-stamp device needs a device that receives: it goes with neither --alone nor "
                "--no-receive";
@@ -264,5 +275,7 @@ void options_parse(struct options *options, int argc, char **argv) {
                      !options->tx_device_stamps;
     if (contradiction(options))
         command_line_refuse("%s", contradiction(options));
+    if (options->plain)
+        options->flows = 1, options->stamp_every = 0;
     options->receive_on = options->receive_on ?: options->interface;
 }

@@ -63,6 +63,7 @@ struct options {
     double recorded; // with the gaps of the file, so many times as fast; 0: by rate_pps
     bool no_receive;
     bool whole;
+    bool plain;     // live: frames that are not written to, counted by the devices
     unsigned alone; // enum alone
 };
 

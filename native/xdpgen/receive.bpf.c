@@ -381,6 +381,8 @@ SEC("xdp")
 int receive_frame(struct xdp_md *ctx) {
     const __u32 head_words = settings.layout.head_words, sizes = settings.sizes.count;
 
+    if (settings.plain)
+        return XDP_DROP;
     return head_words == PLAIN_HEAD_WORDS && sizes == 1 ? receive(ctx, PLAIN_HEAD_WORDS, 1)
                                                         : receive(ctx, head_words, sizes);
 }

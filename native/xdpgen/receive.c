@@ -142,6 +142,7 @@ static int load(const struct session *session) {
 
 int receive_open(const struct session *session) {
     const struct receive_settings settings = {
+        .plain = session->options.plain,
         .magic = frame_magic(&session->options),
         .burst = session->options.burst,
         .udp_port = session->options.dst_port,

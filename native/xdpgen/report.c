@@ -162,6 +162,7 @@ void report_ready(const struct session *session) {
     ready_socket(session);
     json_number("settle_s", options->settle_s);
     json_bool("receives", !options->no_receive);
+    json_bool("plain", options->plain);
     ready_stamps(session);
     json_string("not_held", session->not_held);
     json_end();
@@ -202,12 +203,11 @@ static void summary_rx(const struct session *session, const struct burst_report 
     const uint64_t lost = report->tx_packets > unique ? report->tx_packets - unique : 0;
     const uint64_t bytes = rx->bytes + packets * ETH_FCS_LEN;
     const uint64_t foreign_bytes = rx->foreign_bytes + rx->foreign * ETH_FCS_LEN;
+    const bool numbered = !report->rx_missing && !session->options.plain;
     const struct {
         const char *key;
         uint64_t value;
     } fields[] = {
-        {"rx_packets", packets},
-        {"lost_packets", lost},
         {"duplicates", rx->duplicates},
         {"reordered", rx->reordered},
         {"stale_packets", rx->stale},
@@ -221,16 +221,18 @@ static void summary_rx(const struct session *session, const struct burst_report 
     };
 
     json_string("rx_missing", report->rx_missing);
+    optional_count("rx_packets", !report->rx_missing, packets);
+    optional_count("lost_packets", !report->rx_missing, lost);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-        optional_count(fields[i].key, !report->rx_missing, fields[i].value);
-    optional_count("rx_flows", !report->rx_missing, report->rx_flows);
-    if (session->flows.by_number && !report->rx_missing)
+        optional_count(fields[i].key, numbered, fields[i].value);
+    optional_count("rx_flows", numbered, report->rx_flows);
+    if (session->flows.by_number && numbered)
         ranks_field(session, rx);
     else
         json_null("rx_by_rank");
     optional_count("rx_window_packets", !report->rx_missing, report->rx_window_packets);
     json_decimal("rx_window_s", report->rx_window_s, 9);
-    if (report->rx_missing) {
+    if (!numbered) {
         json_null("rx_by_queue");
         return;
     }
@@ -273,12 +275,15 @@ static void summary_stamps(const struct session *session, const struct burst_rep
     json_open_object("missing");
     if (why)
         json_string("latency", why);
+    if (session->options.plain)
+        json_string("numbers",
+                    "--plain: frames carry neither number nor stamp: the devices count them, and no more");
     json_close();
 }
 
 // Live frames come back as the DUT left them; null for other engines.
 static void summary_restored(const struct session *session, const struct burst_report *report) {
-    const bool live = session->engine == &live_engine;
+    const bool live = session->engine == &live_engine && !session->options.plain;
 
     if (live)
         json_bool("tx_restored", report->restored);
@@ -288,7 +293,7 @@ static void summary_restored(const struct session *session, const struct burst_r
 }
 
 void report_summary(const struct session *session, const struct burst_report *report) {
-    const bool paced = session_paced(session);
+    const bool paced = session_paced(session), plain = session->options.plain;
 
     json_begin("summary");
     json_string("burst", report->name);
@@ -298,12 +303,15 @@ void report_summary(const struct session *session, const struct burst_report *re
     summary_rx(session, report);
     optional_count("tx_errors", !report->tx_errors_missing, report->tx_errors);
     json_string("tx_errors_missing", report->tx_errors_missing);
-    list_field("tx_by_queue", report->tx_by_queue, session->options.queues);
+    if (plain)
+        json_null("tx_by_queue");
+    else
+        list_field("tx_by_queue", report->tx_by_queue, session->options.queues);
     sizes_field("tx_by_size", session, &report->tx_sizes);
     sizes_field("rx_by_size", session, report->rx_missing ? NULL : &report->rx_sizes);
     rate_field(report->rate_pps);
-    optional_count("tx_pause_max_ns", !paced, report->tx_pause_max_ns);
-    optional_count("tx_paused_ns", !paced, report->tx_paused_ns);
+    optional_count("tx_pause_max_ns", !paced && !plain, report->tx_pause_max_ns);
+    optional_count("tx_paused_ns", !paced && !plain, report->tx_paused_ns);
     json_decimal("tx_busy_cores", report->tx_busy_cores, 6);
     optional_count("tx_late_max_ns", paced, report->tx_late_max_ns);
     optional_count("tx_late_packets", paced, report->tx_late_packets);

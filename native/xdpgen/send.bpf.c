@@ -241,11 +241,27 @@ static __always_inline int send(struct xdp_md *ctx, __u32 head_words, __u32 size
     return settings.alone ? XDP_DROP : XDP_TX;
 }
 
+// A plain frame is neither written to nor counted.
+static __always_inline int send_plain(void) {
+    const __u32 zero = 0;
+
+    if (memory.sending)
+        return XDP_TX;
+    struct sender *sender = bpf_map_lookup_elem(&senders, &zero);
+    if (!sender)
+        return XDP_ABORTED;
+    sender->armed = 1;
+    memory.sending = !sender->stopped_ns && within_window(sender, bpf_ktime_get_ns());
+    return XDP_DROP;
+}
+
 // With the usual head and one size as constants; the verifier takes out the branch that is not asked for.
 SEC("xdp")
 int send_frame(struct xdp_md *ctx) {
     const __u32 head_words = settings.layout.head_words, sizes = settings.sizes.count;
 
+    if (settings.plain)
+        return send_plain();
     return head_words == PLAIN_HEAD_WORDS && sizes == 1 ? send(ctx, PLAIN_HEAD_WORDS, 1)
                                                         : send(ctx, head_words, sizes);
 }

@@ -66,6 +66,7 @@ struct send_settings {
     __u32 stamp_every; // 0: never, 1: every frame, N: one frame in N, drawn
     __u32 look_every;  // the same for the frames whose payload is looked at
     __u32 burst;       // paced: so many frames are due at once
+    __u32 plain;       // frames leave as the kernel made them, while `sending` is set
     __u32 alone;       // enum alone: the frames do not leave
     struct flows flows;
     struct flow_steps steps;
@@ -87,6 +88,7 @@ struct send_window {
 // The .bss of send.bpf.c, mapped by user space.
 struct send_memory {
     struct send_window window;
+    __u32 sending;  // of plain frames: set when the window begins, cleared by user space
     __u32 restores; // a payload was changed: all frames are written whole
     char zeros[ZEROS];
     struct ranks ranks[2];
@@ -152,6 +154,7 @@ struct receive_settings {
     __u32 magic; // the run id is in it
     __u32 burst; // frames that are due at once
     __u32 udp_port;
+    __u32 plain;         // frames are dropped, the device counts them
     __u32 keep_arrivals; // of stamped frames, to be compared with when they were sent
     __u32 in_buffers;    // a frame may come in several buffers, of which a pointer sees the first
     struct flows flows;

@@ -1,5 +1,6 @@
 """xdpgen on a real lab: what it sends, what it counts, how it ends."""
 
+import json
 import struct
 import subprocess
 import time
@@ -365,6 +366,24 @@ def test_sender_and_receiver_work_without_a_link(traffic_bench: Bench, one_burst
     assert (both.lost_packets, both.duplicates, both.reordered) == (0, 0, 0)
     with pytest.raises(UnsupportedError, match="engine afxdp: has no piece that works alone"):
         one_burst("afxdp", alone="sender")
+
+
+@pytest.mark.parametrize(("program", "words"), [("reflect", ["--vlan", "5"]), ("drop", ["--ip-version", "6"])])
+def test_plain_frames_are_counted_by_the_devices(traffic_bench: Bench, program: str, words: list[str]) -> None:
+    lab = traffic_bench.lab
+    argv = [traffic_bench.xdpgen, "--interface", lab.tg_interface, "--fifo", str(FIFO), "--plain", *words]
+    with traffic_bench.dut(program), traffic_bench.counting() as dut_packets:
+        text = lab.tg.run([*argv, "--frame-bytes", "100", "--bursts", "a:0.2,b:0.2"]).text
+    summaries = [summary for summary in map(json.loads, text.splitlines()) if summary["type"] == "summary"]
+    sent = [summary["tx_packets"] for summary in summaries]
+    came_back = sent if program == "reflect" else [0, 0]
+    assert min(sent) > 50_000
+    assert sum(sent) == sum(dut_packets)
+    assert [summary["rx_packets"] for summary in summaries] == came_back
+    assert [summary["lost_packets"] for summary in summaries] == [a - b for a, b in zip(sent, came_back, strict=True)]
+    unknown = ("duplicates", "reordered", "foreign_packets", "rx_bytes", "rx_flows", "tx_by_queue", "tx_pause_max_ns")
+    assert {summary[key] for summary in summaries for key in unknown} == {None}
+    assert all("--plain" in summary["missing"]["numbers"] for summary in summaries)
 
 
 def test_frames_the_device_does_not_take_are_errors(traffic_bench: Bench, one_burst: Send) -> None:
