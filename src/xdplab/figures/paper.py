@@ -177,7 +177,7 @@ def _blank() -> Artist:
 def settle(sheet: Figure, shown: list[Axes], *, categorical: bool) -> None:
     """Lay out, then see to tick labels that touch: break words into lines, else turn them; leave out numbers."""
     _reserve_edges(sheet)
-    sheet.draw_without_rendering()
+    _lay_out(sheet)
     tops = [ax.get_ylim()[1] for ax in shown]
     for ax, top in zip(shown, tops, strict=True):
         _turn_values(ax, top)
@@ -189,15 +189,20 @@ def settle(sheet: Figure, shown: list[Axes], *, categorical: bool) -> None:
                 label.set_linespacing(1.0)
                 label.set_horizontalalignment("right")
                 label.set_rotation_mode("anchor")
-        sheet.draw_without_rendering()
+        _lay_out(sheet)
     else:
         for ax in shown:
             _thin(ax)
-        sheet.draw_without_rendering()
+        _lay_out(sheet)
     _freeze(sheet)
     _center_labels(sheet, shown)
     for ax in shown:
         _separate_words(ax)
+
+
+def _lay_out(sheet: Figure) -> None:
+    """Give panels, labels and legend their places; to draw all artists without rendering costs twice as much."""
+    sheet.get_layout_engine().execute(sheet)  # type: ignore[union-attr]
 
 
 TURNED = 30
@@ -257,11 +262,11 @@ def _broken_into_lines(sheet: Figure, shown: list[Axes]) -> bool:
               for ax, texts in zip(shown, before, strict=True)]  # fmt: skip
     if max((text.count("\n") + 1 for texts in broken for text in texts), default=0) <= _MOST_LINES:
         _relabel(shown, broken)
-        sheet.draw_without_rendering()
+        _lay_out(sheet)
         if not any(_collide(ax) for ax in shown):
             return True
     _relabel(shown, before)
-    sheet.draw_without_rendering()
+    _lay_out(sheet)
     return False
 
 
