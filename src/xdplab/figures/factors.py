@@ -47,11 +47,20 @@ def factor_name(name: str, use: Literal["hue", "panel", "axis"]) -> str:
 def levels(trials: pd.DataFrame, name: str) -> list[object]:
     """Return the factor's levels in reading order: numbers by size, modes by their depth in the stack, and categories
     that have an order in it."""
-    values = trials[name].dropna().unique().tolist()
+    values = _present(trials[name])
     if isinstance(kind := trials[name].dtype, pd.CategoricalDtype) and kind.ordered:
-        return [level for level in kind.categories if level in values]
+        return values
     order = ORDERS.get(name, ())
     return sorted(values, key=lambda v: (order.index(v) if v in order else len(order), isinstance(v, str), v))
+
+
+def _present(column: pd.Series) -> list[object]:
+    """Return the values of a column, each once, without null; those of categories in their order."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        counts = np.bincount(column.array.codes + 1, minlength=1)  # code -1 is null
+        names = column.dtype.categories.tolist()
+        return [names[place] for place in np.flatnonzero(counts[1:])]
+    return column.dropna().unique().tolist()
 
 
 def free_factors(trials: pd.DataFrame, held: Sequence[str]) -> list[str]:

@@ -229,6 +229,7 @@ def unreadable(axes: NDArray[Any]) -> str:
     """Return what cannot be read of a figure that was laid out; nothing if all can."""
     shown = [ax for ax in axes.flat if ax.get_visible()]
     sheet = shown[0].figure
+    sheet.draw_without_rendering()  # a legend takes its place only then
     em = float(sheet.style.font_pt) / 72 * sheet.dpi
     for ax in shown:
         box = ax.get_window_extent()
