@@ -4,6 +4,7 @@
 #
 #   shell/setup.sh              for measuring
 #   shell/setup.sh --guests     in guests too: virtual labs, `xdplab cost`
+#   shell/setup.sh --packages   only the packages of --guests, without the Python environment
 #   shell/setup.sh --dev        for `make test` too
 #   shell/setup.sh --where      only prints the folder of the environment
 #   shell/setup.sh --completion only installs the Tab key's completion of `xdplab`, for this user and their shell
@@ -196,7 +197,7 @@ install_completion() {
 ENVIRONMENT=$(environment)
 case ${1:-} in
 '') uses="run study" ;;
---guests) uses="run vm" ;;
+--guests | --packages) uses="run vm" ;;
 --dev) uses="run study dev vm" ;;
 --where)
     echo "$ENVIRONMENT"
@@ -210,11 +211,12 @@ case ${1:-} in
     give_back
     exit
     ;;
-*) die "$1 is not known; there are --guests, --dev, --where, --completion and --give-back" ;;
+*) die "$1 is not known; there are --guests, --packages, --dev, --where, --completion and --give-back" ;;
 esac
 trap give_back EXIT
 PYTHON=$(python)
 install_packages "$uses"
+[ "${1:-}" != --packages ] || exit 0
 [ -n "$PYTHON" ] || PYTHON=$(python)
 make_environment
 bin=${ENVIRONMENT#"$PWD/"}/bin

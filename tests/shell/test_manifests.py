@@ -19,7 +19,8 @@ from xdplab.labs.uml import package as uml_source
 from xdplab.labs.vm import qemu
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+MANIFEST = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = MANIFEST["project"]
 NOT_LOCKED = {"compilers"}  # 80 MB that only one axis of the verifier study needs; it is used if it is installed
 EXTRAS = [lines for extra, lines in PROJECT["optional-dependencies"].items() if extra not in NOT_LOCKED]
 WANTED = [Requirement(line) for line in PROJECT["dependencies"] + [line for lines in EXTRAS for line in lines]]
@@ -72,6 +73,19 @@ def test_what_commands_look_for_is_in_the_table() -> None:
     given_with = {"modprobe": "depmod", "insmod": "depmod"}  # kmod's, as depmod is
     listed = {need.name for need in needs() if need.look == "command"}
     assert {given_with.get(tool, tool) for tool in tools} <= listed
+
+
+def test_an_image_has_what_is_copied_and_installed_into_it() -> None:
+    entering = re.findall(r"^!(\S+)$", (ROOT / ".containerignore").read_text(), re.MULTILINE)
+    containerfile = (ROOT / "Containerfile").read_text()
+    copied = set(re.findall(r"^COPY ([^-.\s]\S*) ", containerfile, re.MULTILINE))
+    wheel = MANIFEST["tool"]["hatch"]["build"]["targets"]["wheel"]
+    of_wheel = {*wheel["packages"], *wheel["force-include"], *PROJECT["license-files"], PROJECT["readme"]}
+    for path in {*copied, *of_wheel, "pyproject.toml", "requirements.lock"}:
+        assert any(Path(path).is_relative_to(name) for name in entering), path
+    assert [name for name in entering if not (ROOT / name).exists()] == []
+    installed = set(" ".join(re.findall(r"--no-install-recommends ([^>&]*)", containerfile)).split())
+    assert installed - {"ca-certificates", "python3"} <= {need.packages["debian"] for need in needs()}
 
 
 def test_a_need_tells_its_remedy() -> None:

@@ -110,7 +110,11 @@ def test_stale_package_lists_are_refreshed(machine: Machine) -> None:
 
 @pytest.mark.parametrize(
     ("option", "packages", "missing"),
-    [("--dev", "deb-dev deb-tool deb-vm", "deb-dev deb-vm"), ("--guests", "deb-tool deb-vm", "deb-vm")],
+    [
+        ("--dev", "deb-dev deb-tool deb-vm", "deb-dev deb-vm"),
+        ("--guests", "deb-tool deb-vm", "deb-vm"),
+        ("--packages", "deb-tool deb-vm", "deb-vm"),
+    ],
 )
 def test_tests_and_guests_need_more_and_an_installation_that_did_not_bring_it_is_no_success(
     machine: Machine, option: str, packages: str, missing: str

@@ -180,13 +180,9 @@ def own_version() -> dict[str, str]:
     It is asked once: what a process measures with is what it loaded as it began.
     """
     here = Path(__file__).resolve().parent
-    git = subprocess.run(
-        ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return {"commit": git.stdout.strip()} if git.returncode == 0 else {"absent": "not a git checkout"}
+    argv = ["env", "git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]  # env answers without git
+    git = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return {"commit": git.stdout.strip()} if git.returncode == 0 else {"absent": "no git checkout, or no git"}
 
 
 def host_states(lab: Lab, when: When = "before") -> dict[str, Any]:
