@@ -33,7 +33,7 @@ from xdplab.run.engine import Policy, run_trials
 from xdplab.run.fleet import NOTHING, BlockResult, OnFleet, pack
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, attempts_of
+from xdplab.run.state import Attempt, attempts_of, record_planned
 from xdplab.studies.traffic.fleet import joined
 from xdplab.studies.traffic.kind import TRAFFIC
 
@@ -117,7 +117,7 @@ def simulated() -> tuple[list[Aim], dict[str, Any]]:
     trials = schedule(plan, points_of(plan, "shared"))
     with tempfile.TemporaryDirectory() as folder:
         made = RunDirectory.create(Path(folder), "simulated", run_id="0001", plan_yaml="")
-        made.journal.append("planned", trials=[trial.trial_id for trial in trials])
+        record_planned(made, trials)
         (empty := Path(folder) / "empty").mkdir()
         fleet = SimulatedLabs(SIMULATED, empty)
         cpu = time.process_time()
