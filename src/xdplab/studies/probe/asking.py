@@ -6,6 +6,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -82,7 +83,7 @@ class PortProbe:
     def modes(self) -> None:
         """Attach a program in each mode, and bind a socket in each way."""
         bench = self.bench
-        shown = json.loads(bench.host.run(["python3", "-I", bench.announced, bench.interface]).text)
+        shown = bench.announcement()
         self._announced = shown["features"]
         for mode in MODES:
             tried = f"a program attached in mode {mode}, and read back"
@@ -125,14 +126,21 @@ class PortProbe:
         return _require(burst.seen > 0 and burst.returned == due, text)
 
     def _redirected_into(self) -> str:
-        """Count at the TG's link what BPF redirects into the port."""
+        """Count at the TG's link what BPF redirects into the port.
+
+        Many drivers are a target, and announce it, only while a program is attached.
+        """
         lab, bench = self.bench.sender, self.bench
         settings = GeneratorSettings(
             "live", bench.interface, cpus=lab.cpus().dut[:1], batch=8, rate_pps=RATE_PPS, max_frames=FRAMES,
             run_id=RUN_ID,
         ).changed(flows=1, src_mac=lab.dut_mac, dst_mac=lab.tg_mac, receive=False)  # fmt: skip
         before = self._heard_by_tg()
-        with Generator(bench.host, settings, bench.xdpgen_here, deadline_s=SESSION_S) as generator:
+        with ExitStack() as stack:
+            if self._works("mode", "native"):
+                stack.enter_context(bench.loaded("native"))
+            self._announced = bench.announcement()["features"]
+            generator = stack.enter_context(Generator(bench.host, settings, bench.xdpgen_here, deadline_s=SESSION_S))
             generator.start()
             sent = generator.burst("probe", LONGEST_S).summary.tx_packets
             generator.stop()

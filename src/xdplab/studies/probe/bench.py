@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from xdplab.counters.table import LAGS_S
 from xdplab.deploy.device import restore
@@ -165,6 +166,11 @@ class ProbeBench:
             "bus": pairs.get("bus-info", ""),
             "kernel": kernel,
         }
+
+    def announcement(self) -> dict[str, Any]:
+        """Return what the kernel announces of the port now, as `announced.py` prints it."""
+        shown: dict[str, Any] = json.loads(self.host.run(["python3", "-I", self.announced, self.interface]).text)
+        return shown
 
     def set_mtu(self, mtu: int) -> None:
         """Give both ends an MTU; whether the TG's end takes it is its own affair. Raises UnsupportedError."""
