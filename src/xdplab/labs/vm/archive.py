@@ -234,9 +234,9 @@ def _target(name: str, release: str) -> str | None:
 @cache
 def mirror() -> str:
     """Return the Debian mirror this machine's own apt uses, without the archive's name. Raises LabError."""
-    uris = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI)"], capture_output=True, text=True, check=False
-    ).stdout.splitlines()
+    # Release information is there only after an update.
+    argv = ["apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI)"]
+    uris = subprocess.run(argv, capture_output=True, text=True, check=False).stdout.splitlines()
     mirror_uri = next((uri.rstrip("/") for uri in uris if uri.rstrip("/").endswith(f"/{MAIN}")), None)
     if mirror_uri is None:
         raise LabError(
