@@ -41,8 +41,11 @@ def test_what_disagrees_is_named_and_what_is_published_has_no_name() -> None:
         ProbeAnswer("mode", "generic", "tried", "works"),
     ]
     table = rows_of(VETH, burst("drop", {"rx_queue_0_xdp_packets": 1000}))
-    probe = ProbedPort("rack.yaml", "veth", "", "0000:01:00.0", "6.12.3-eth9", "2026-01-02", answers, [], True, table)
+    probe = ProbedPort(
+        "rack.yaml", True, "veth", "", "0000:01:00.0", "6.12.3-eth9", "2026-01-02", answers, [], True, table
+    )
     assert len(closing_lines(probe)) == 2
     told = published(probe, ["rack.yaml", "eth9", ""])
     assert (told.port, told.bus, told.answers[0].words) == (None, None, "… of … is busy")
+    assert "veth (virtual), Linux 6.12.3" in page(told)
     assert all(name not in page(told) for name in ("rack.yaml", "eth9", "0000:01"))

@@ -74,10 +74,12 @@ class ProbedRow:
 class ProbedPort:
     """A port, and all answers. ``port``: the lab, or the interface; null, as ``bus``, in what is published.
 
-    ``in_table``: whether the table of drivers has a row for it. ``date``: ISO 8601 with the zone.
+    ``virtual``: whether the lab is; null of an interface alone. ``in_table``: whether the table of drivers has a row
+    for it. ``date``: ISO 8601 with the zone.
     """
 
     port: str | None
+    virtual: bool | None
     driver: str
     firmware: str
     bus: str | None
@@ -95,3 +97,7 @@ class ProbedPort:
             *(f"{a.topic} {a.question}: {a.result}; announced is {a.announced}" for a in self.answers if a.disagrees),
             *(row.text for row in self.table if row.disagrees),
         ]
+
+    @property
+    def card(self) -> str:
+        return f"{self.driver}{' (virtual)' if self.virtual else ''}, Linux {self.kernel}"

@@ -155,12 +155,13 @@ class ProbeBench:
     def driver(self) -> str:
         return parse_driver(self.host.run(["ethtool", "-i", self.interface]).stdout)
 
-    def described(self) -> dict[str, str]:
-        """Return what `ethtool -i` says of the port, and its kernel."""
+    def described(self) -> dict[str, Any]:
+        """Return what `ethtool -i` says of the port, its kernel, and whether the lab is virtual."""
         shown = self.host.run(["ethtool", "-i", self.interface]).text
         pairs = dict(line.partition(": ")[::2] for line in shown.splitlines())
         kernel = self.host.run(["uname", "-r"]).text.strip()
         return {
+            "virtual": None if self.lab is None else self.lab.virtual,
             "driver": self.driver,
             "firmware": pairs.get("firmware-version", ""),
             "bus": pairs.get("bus-info", ""),

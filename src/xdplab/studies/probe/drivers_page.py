@@ -20,7 +20,7 @@ _HEAD = """\
 
 Each column is what `xdplab probe LAB --publish --json` found: tried, not read ([how](../use/probe.md)). Made by
 `python -m xdplab.cli.pages docs --kept` from the files in `docs/results/probes`. (!) marks what is not as announced by
-netlink or ethtool.
+netlink or ethtool. A virtual card is a veth, or QEMU's model of a card in a guest.
 """
 
 
@@ -33,15 +33,11 @@ def drivers_page(folder: Path) -> str:
     )
 
 
-def _name(probe: ProbedPort) -> str:
-    return f"{probe.driver}, Linux {probe.kernel}"
-
-
 def _tried(probes: Sequence[ProbedPort]) -> str:
     """Return a table for each topic: a row for each question that any of the probes asked."""
     parts = []
     for topic in TOPICS:
-        cells = {_name(p): {a.question: _cell(a) for a in p.answers if a.topic == topic} for p in probes}
+        cells = {p.card: {a.question: _cell(a) for a in p.answers if a.topic == topic} for p in probes}
         questions = dict.fromkeys(question for column in cells.values() for question in column)
         rows = [{topic: q} | {name: column.get(q, "") for name, column in cells.items()} for q in questions]
         parts.append(f"## {_TITLES[topic]}\n\n{markdown(pd.DataFrame(rows))}")
@@ -65,11 +61,11 @@ def _cell(answer: ProbeAnswer) -> str:
 
 
 def _counted(probes: Sequence[ProbedPort]) -> str:
-    rows = [{"driver": _name(probe)} | row for probe in probes for row in burst_rows(probe.bursts)]
+    rows = [{"driver": probe.card} | row for probe in probes for row in burst_rows(probe.bursts)]
     return markdown(pd.DataFrame(rows))
 
 
 def _odd(probes: Sequence[ProbedPort]) -> str:
     """Return what is not as announced, and where the table of drivers is wrong."""
-    lines = [f"* {_name(probe)}: {line}\n" for probe in probes for line in probe.disagreements]
+    lines = [f"* {probe.card}: {line}\n" for probe in probes for line in probe.disagreements]
     return "\n## Not as announced, or not as in the table of drivers\n\n" + ("".join(lines) or "Nothing.\n")

@@ -54,7 +54,7 @@ def without_queue(name: str) -> str:
 
 def title_of(probe: ProbedPort) -> str:
     """Return the port in a line."""
-    parts = [probe.port, f"driver {probe.driver}", f"Linux {probe.kernel}", probe.date[:10]]
+    parts = [probe.port, f"driver {probe.card}", probe.date[:10]]
     return ", ".join(part for part in parts if part)
 
 
