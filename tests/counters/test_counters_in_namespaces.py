@@ -242,7 +242,7 @@ SWITCHED = {
     "port.features": "ethtool -K vd0 gro on",
     "port.channels": "ethtool -L vd0 tx 1",
     "port.qdiscs": "tc qdisc add dev vd0 clsact",
-    "net.ipv4.ip_forward": "sysctl -qw net.ipv4.ip_forward=1",
+    "net.ipv4.ip_forward": "sysctl -qw net.ipv4.ip_forward=$((1 - $(sysctl -n net.ipv4.ip_forward)))",
 }
 """A setting of the port, and the command that switches it."""
 
