@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define FULL_BATCH 256
 #define PACED_BATCH 32
@@ -25,12 +24,6 @@ static unsigned afxdp_queue_of(const struct session *session, unsigned stream) {
 
 static unsigned afxdp_batch(const struct session *session) {
     return session_paced(session) ? PACED_BATCH : FULL_BATCH;
-}
-
-// The kernel only reads a frame: what is the same in all of them is written once.
-static void write_heads(const struct xsk *xsk, const struct frame_head *head) {
-    for (unsigned i = 0; i < xsk->free_count; i++)
-        memcpy(xsk->area + xsk->free[i], head, 8 * PLAIN_HEAD_WORDS);
 }
 
 static int ask_for_stamps(struct queue *queue, unsigned stream) {
@@ -70,7 +63,7 @@ static int afxdp_open(struct session *session) {
                              .commanded = options->step,
                          });
         if (!error && options->usual && !options->frames)
-            write_heads(&afxdp.queues[queue].xsk, &session->head);
+            afxdp_write_heads(&afxdp.queues[queue].xsk);
         if (!error && options->tx_device_stamps)
             error = ask_for_stamps(&afxdp.queues[queue], queue);
     }

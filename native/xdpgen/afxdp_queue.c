@@ -70,6 +70,11 @@ static struct frame_flow flow_of(const struct queue *queue, uint32_t rank) {
     return flow_of_rank(&queue->flow, &afxdp.session->flows, &afxdp.session->steps, rank);
 }
 
+void afxdp_write_heads(const struct xsk *xsk) {
+    for (unsigned i = 0; i < xsk->free_count; i++)
+        memcpy(xsk->area + xsk->free[i], &afxdp.session->head, 8 * PLAIN_HEAD_WORDS);
+}
+
 void afxdp_make_ready(struct queue *queue) {
     for (uint32_t rank = 0; rank < queue->flow.count && rank < READY_FLOWS; rank++)
         frame_write_flow_words(&queue->ready[rank], afxdp.session->head.words, flow_of(queue, rank));

@@ -49,6 +49,9 @@ void afxdp_sent(void *whose, const struct tx_metadata *metadata, const uint8_t *
 // With --recorded: when the queue's next frame is due, as schedules count.
 uint64_t afxdp_recorded_due(const struct queue *queue);
 
+// The kernel only reads a frame: what is the same in all of the usual ones is written once.
+void afxdp_write_heads(const struct xsk *xsk);
+
 // Makes ready what the frames of the queue's flows differ in.
 void afxdp_make_ready(struct queue *queue);
 

@@ -52,6 +52,7 @@ static void get_ready(const char *interface) {
     queue.xsk.frames = XSK_CHUNKS;
     afxdp.session = &session;
     queue.stamped = (struct draw){.state = 1, .left = 1};
+    afxdp_make_ready(&queue);
 }
 
 // ---- send SENDER RECEIVER ----
@@ -94,6 +95,7 @@ static int send_one(const char *sender, const char *receiver, bool asks) {
     if (fd < 0 || xsk_open(&queue.xsk, &request))
         return 1;
     queue.xsk.done = print_done;
+    afxdp_write_heads(&queue.xsk);
     if (!xsk_begin(&queue.xsk, 1))
         return 1;
     fill_test_frame(&queue, 0);
