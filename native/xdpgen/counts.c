@@ -92,7 +92,7 @@ const char *counts_no_stamp(void) {
 }
 
 static int follow_device(void) {
-    struct link_counts now;
+    struct link_counts now = {};
     int error = link_counts(counts.counted_by, &now);
 
     counts.received += now.received - counts.device_before;
