@@ -112,4 +112,3 @@ def test_what_trials_leave_is_collected_while_a_run_goes_on() -> None:
         assert gc.get_threshold() == FEW_COLLECTIONS
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()

@@ -120,6 +120,7 @@ def _collecting() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def exit_code(run: Run[Any]) -> int:

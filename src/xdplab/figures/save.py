@@ -169,23 +169,31 @@ def mapped(
     """
     processes = min(processes or len(os.sched_getaffinity(0)), len(jobs))
     if processes > 1:  # forked, a process has the libraries, the jobs, and what `draw` holds, already
-        _omit_help()
-        for name in (*LIBRARIES, *(WRITERS[name] for name in formats)):
-            importlib.import_module(name)
+        with _without_help():
+            for name in (*LIBRARIES, *(WRITERS[name] for name in formats)):
+                importlib.import_module(name)
     for count, drawn in enumerate(map(draw, jobs) if processes < 2 else _forked(draw, jobs, processes), 1):
         if progress is not None:
             progress(count)
         yield drawn
 
 
-def _omit_help() -> None:
+@contextmanager
+def _without_help() -> Iterator[None]:
     """Let matplotlib make no help on what its artists can be set to, unless a notebook's reader may ask for it.
 
     It took a third of the CPU time of loading matplotlib, which has no option for it.
     """
-    if "IPython" not in sys.modules:
-        artist: Any = importlib.import_module("matplotlib.artist").Artist
-        artist._update_set_signature_and_docstring = classmethod(lambda _: None)
+    if "IPython" in sys.modules:
+        yield
+        return
+    artist: Any = importlib.import_module("matplotlib.artist").Artist
+    usual = artist.__dict__["_update_set_signature_and_docstring"]
+    artist._update_set_signature_and_docstring = classmethod(lambda _: None)
+    try:
+        yield
+    finally:
+        artist._update_set_signature_and_docstring = usual
 
 
 def _forked(draw: Callable[[J], R], jobs: Sequence[J], processes: int) -> Iterator[R]:

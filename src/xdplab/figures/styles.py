@@ -19,7 +19,7 @@ else:
 FORMATS = ("svg", "pdf", "png")
 """What a figure can be written as."""
 DEFAULT_FORMATS = ("svg",)
-"""A PDF or a PNG takes as much time again."""
+"""A PDF and a PNG take as much time again."""
 
 
 @dataclass(frozen=True)

@@ -77,11 +77,11 @@ OTHER = MINE._replace(program="other.bpf.c")
 @pytest.mark.parametrize(
     ("packets", "line"),
     [
-        ([_packet(), _packet(NEW, path=802)], "a packet takes +2 (mine.bpf.c) instructions"),
+        ([_packet(), _packet(NEW, path=802)], "a packet takes +2 (1 program) instructions"),
         ([_packet(), _packet(NEW, path=802), _packet(subject=OTHER), _packet(NEW, OTHER, called=90)],
          "a packet takes -10 (other.bpf.c) to +2 (mine.bpf.c) instructions"),
         ([_packet(), _packet(NEW, program=10, allocator=(200, 94))],
-         "a packet takes +1 (mine.bpf.c) instructions, without its allocator"),
+         "a packet takes +1 (1 program) instructions, without its allocator"),
         ([_packet(), _packet(NEW, path=(802, 10))], ""),
         ([_packet()], ""),
     ],

@@ -320,10 +320,16 @@ class KernelReport:
         compared = {name: step for name, step in steps.items() if PATH not in (*step.old.left_out, *step.new.left_out)}
         if not compared or old == new:
             return ""
-        total = {name: float(sum(step.parts.values())) for name, step in compared.items()}
-        least, most = min(total, key=lambda name: total[name]), max(total, key=lambda name: total[name])
         besides = any(step.old.left_out or step.new.left_out for step in compared.values())
-        ends = " to ".join(dict.fromkeys(f"{total[name]:+.0f} ({name})" for name in (least, most)))
+        parts = {*PARTS} - {ALLOCATOR} if besides else {*PARTS}
+        total = {
+            name: round(float(sum(change for part, change in step.parts.items() if part in parts)))
+            for name, step in compared.items()
+        }
+        least, most = min(total, key=lambda name: total[name]), max(total, key=lambda name: total[name])
+        ends = f"{total[least]:+} ({least}) to {total[most]:+} ({most})"
+        if total[least] == total[most]:
+            ends = f"{total[least]:+} ({many(len(total), 'program')})"
         allocator = ", without its allocator" if besides else ""
         return f"from {self.label(old)} to {self.label(new)}, a packet takes {ends} instructions{allocator}"
 
