@@ -281,7 +281,11 @@ def test_throttling_is_named_where_the_pause_is_its_own() -> None:
         ({"bpf_timed_runs": 1}, "invalid", "BPF statistics were on in the window"),
         ({"link_changes": 2, "tx_packets": 0}, "invalid", "the link went down or came up in the window (2 changes)"),
         ({"settings_changed": '{"dut port.mtu": ["1500", "9000"]}'}, "valid", "dut port.mtu from 1500 to 9000"),
-        ({"settings": '{"dut port.probe": "veth: wrong"}'}, "valid", "refutes the table of drivers: veth: wrong"),
+        (
+            {"dut_driver": "veth", "settings": '{"dut port.probe": "veth tx: wrong"}'},
+            "valid",
+            "table of drivers: veth tx: wrong",
+        ),
         ({"settings_changed": "{}", "bpf_timed_runs": 0, "link_changes": 0}, "valid", "TG and DUT agree"),
     ],
 )

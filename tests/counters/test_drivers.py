@@ -329,12 +329,22 @@ def test_a_driver_without_a_row_is_counted_by_the_link_where_that_moves(
     assert values["dut_counted_by"] == "link"
 
 
-@pytest.mark.parametrize(("driver", "by", "counted"), [("ixgbe", "link", 1005), ("veth", "driver", 1000)])
-def test_a_probe_of_the_port_wins_over_the_row_of_its_driver(driver: str, by: str, counted: int) -> None:
-    note = f"/run/xdplab/probes/vd0\t{driver}: rx_queue_*_packets counted 0 of 1,000\n".encode()
-    refuted = files("ixgbe", "tx") | {"dut.iplink.after.json": link(1012, 999), "dut.settings.before.txt": note}
-    values = derive(refuted, queues=2)
-    assert (values["dut_counted_by"], values["dut_rx_packets"]) == (by, counted)
+@pytest.mark.parametrize(
+    ("refuted", "mode", "counted"),
+    [
+        ("ixgbe received", "native", (None, 990)),
+        ("ixgbe sent", "native", (1000, None)),
+        ("ixgbe received sent", "generic", (1005, 990)),
+        ("veth received sent", "native", (1000, 990)),
+    ],
+)
+def test_what_a_probe_of_the_port_refutes_counts_nothing(
+    refuted: str, mode: str, counted: tuple[int | None, int | None]
+) -> None:
+    note = f"/run/xdplab/probes/vd0\t{refuted}: rx_queue_*_packets counted 0 of 1,000\n".encode()
+    probed = {"dut.iplink.after.json": link(1012, 999), "dut.settings.before.txt": note}
+    values = derive(files("ixgbe", "tx") | probed, mode=mode, queues=2)
+    assert (values["dut_rx_packets"], values["dut_tx_packets"]) == counted
 
 
 VMXNET3 = """NIC statistics:

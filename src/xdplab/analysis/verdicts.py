@@ -543,10 +543,10 @@ def say_settings_changed(row: Row) -> str | None:
 
 
 def say_refuted_table(row: Row) -> str | None:
-    note = json.loads(text(row, "settings") or "{}").get(f"dut {PROBE_NOTE}")
-    if not note or text(row, "mode") != "native":
+    note = json.loads(text(row, "settings") or "{}").get(f"dut {PROBE_NOTE}", "")
+    if text(row, "mode") != "native" or not note.startswith(f"{text(row, 'dut_driver')} "):
         return None
-    return f"the driver's own counters are not used, for a probe of the port refutes the table of drivers: {note}"
+    return f"some counters of the driver are not used, for a probe of the port refutes the table of drivers: {note}"
 
 
 def say_slow_clock(row: Row) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Literal
+from dataclasses import replace
+from typing import Any, Literal
 
 from xdplab.absent import Absent
 from xdplab.counters import drivers
@@ -41,17 +42,17 @@ def driver_of(readings: Readings, role: Role) -> Driver:
     driver = drivers.driver_of(counters, name)
     if driver is None:
         raise Absent(f"counters/drivers.py has no row for the driver {name}")
-    if note := _refutation(readings, role, name):
-        raise Absent(f"a probe of the port refutes counters/drivers.py: {note}")
-    return driver
+    refuted: dict[str, Any] = dict.fromkeys(_refuted(readings, role, name), ())
+    return replace(driver, **refuted)
 
 
-def _refutation(readings: Readings, role: Role, name: str) -> str | None:
-    try:
-        note = readings.settings(role, "before").get(PROBE_NOTE, "")
-    except Absent:
-        return None
-    return note if note.startswith(f"{name}: ") else None
+def _refuted(readings: Readings, role: Role, name: str) -> list[str]:
+    """Return the kinds of counters that a probe of the port found wrong; it tries native mode."""
+    with suppress(Absent):
+        driver, *kinds = readings.settings(role, "before").get(PROBE_NOTE, "").partition(":")[0].split() or [""]
+        if (driver, readings.mode) == (name, "native"):
+            return kinds
+    return []
 
 
 def driver_lost(readings: Readings, role: Role) -> int:
@@ -75,7 +76,9 @@ def driver_by_queue(readings: Readings, role: Role) -> tuple[int, ...]:
     Some drivers print counters of every possible queue.
     """
     columns = []
-    for pattern in driver_of(readings, role).received:
+    if not (received := driver_of(readings, role).received):
+        raise Absent("a probe of the port refutes what counters/drivers.py says of received frames")
+    for pattern in received:
         first, last = (by_queue(readings.driver(role, when), pattern) for when in ("before", "after"))
         if first.keys() != last.keys():
             raise Absent(f"{len(first)} queues before the window, {len(last)} after it")

@@ -26,7 +26,7 @@ from xdplab.studies.outage.gaps import gaps_of
 from xdplab.studies.outage.points import CHANGES, OutagePoint
 from xdplab.studies.probe.answers import ProbeAnswer, ProbedBurst, ProbedPort, ProbedRow
 from xdplab.studies.probe.bench import ACTIONS, FRAMES, LONGEST_S, RATE_PPS, RUN_ID, SESSION_S, NotTried, ProbeBench
-from xdplab.text import step
+from xdplab.text import many, step
 
 MODES = ("native", "generic", "tcx", "tc")
 BY_DOCTOR = {
@@ -36,7 +36,7 @@ BY_DOCTOR = {
 }
 FEATURES = {"native": "basic", "offload": "hw-offload", "AF_XDP zero copy": "xsk-zerocopy"}
 """The feature that announces a mode."""
-LEAST_MTU, ETHERNET_MTU, MOST_MTU = 68, 1500, 65535
+ETHERNET_MTU, MOST_MTU = 1500, 65535
 LARGEST_FRAME, HEADER_AND_FCS = 9216, 18
 """The largest frame that xdpgen sends; what a frame has beside its MTU."""
 ONE_BUFFER = 4096
@@ -59,8 +59,7 @@ class PortProbe:
         described = self.bench.described()
         row = driver_of(self.bench.counters(), described["driver"])
         table = [] if row is None else [one for burst in self.bursts for one in rows_of(row, burst)]
-        if table:
-            self._note(described["driver"], [one.text for one in table if one.disagrees])
+        self._note(described["driver"], [one for one in table if one.disagrees])
         return ProbedPort(port, **described, date=date, answers=self.answers, bursts=self.bursts,
                           in_table=row is not None, table=table)  # fmt: skip
 
@@ -73,12 +72,13 @@ class PortProbe:
             finally:
                 self.bench.put_back()
 
-    def _note(self, driver: str, wrong: Sequence[str]) -> None:
-        """Leave on the host what the table of drivers says wrongly, for trials on this port; or that it holds."""
+    def _note(self, driver: str, wrong: Sequence[ProbedRow]) -> None:
+        """Leave on the host what the table of drivers says wrongly, for trials on this port, with its kinds first."""
         path = f"{PROBES}/{self.bench.interface}"
         self.bench.host.run(["rm", "-f", path])
         if wrong:
-            self.bench.host.put(f"{driver}: {'; '.join(wrong)}\n".encode(), path)
+            kinds = " ".join(sorted({one.kind for one in wrong}))
+            self.bench.host.put(f"{driver} {kinds}: {'; '.join(one.text for one in wrong)}\n".encode(), path)
 
     def modes(self) -> None:
         """Attach a program in each mode, and bind a socket in each way."""
@@ -89,7 +89,7 @@ class PortProbe:
             tried = f"a program attached in mode {mode}, and read back"
             self._ask("mode", mode, tried, partial(self._attach, mode), FEATURES.get(mode))
         script = Path(doctors_probe.__file__).read_bytes()
-        lines = bench.host.run(["python3", "-", bench.interface], stdin=script).text.splitlines()
+        lines = bench.host.run(["python3", "-I", "-", bench.interface], stdin=script).text.splitlines()
         rows = {row["probe"]: row for row in map(json.loads, lines)}
         for mode, (name, tried) in BY_DOCTOR.items():
             row = rows[name]
@@ -110,8 +110,7 @@ class PortProbe:
         for mode in ("native", "generic"):
             for action in ACTIONS:
                 tried = f"{FRAMES:,} frames that the program decides to {action}"
-                feature = "redirect" if (mode, action) == ("native", "redirect") else None
-                self._ask("burst", f"{mode} {action}", tried, partial(self._burst, mode, action), feature)
+                self._ask("burst", f"{mode} {action}", tried, partial(self._burst, mode, action))
         tried = f"{FRAMES:,} live frames that the port's own host redirects into it"
         self._ask("burst", "redirected into the port", tried, self._redirected_into, "ndo-xmit")
 
@@ -123,7 +122,7 @@ class PortProbe:
         due = burst.seen if action in ("tx", "redirect") else 0
         if due:
             text += f", {burst.returned:,} came back"
-        return _require(burst.seen > 0 and burst.returned == due, text)
+        return _require(burst.seen == burst.sent and burst.returned == due, text)
 
     def _redirected_into(self) -> str:
         """Count at the TG's link what BPF redirects into the port.
@@ -199,7 +198,8 @@ class PortProbe:
 
     def _large_frames(self, mtu: int, size: int, frags: bool) -> str:
         if not mtu:
-            raise NotTried("no program attaches natively")
+            raise NotTried("no such program attaches natively")
+        _ = self.bench.sender
         if frags and size <= ONE_BUFFER:
             raise NotTried(f"frames of {size} bytes have one buffer")
         self.bench.set_mtu(mtu)
@@ -211,6 +211,8 @@ class PortProbe:
             self.bench.settled()
             seen = sum(loader.count("queues"))
             loader.detach()
+        if not sent:
+            raise NotTried("the TG's end sends no such frame")
         return _require(seen > 0, f"the program had {seen:,} of {sent:,}")
 
     def queues(self) -> None:
@@ -223,8 +225,12 @@ class PortProbe:
 
     def _queues(self, number: int) -> str:
         bench = self.bench
+        if bench.others and number > (most := queue_limit(bench.others[0])):
+            raise NotTried(f"the TG's end has at most {many(most, 'queue')}")
         if number > 1 or queue_limit(bench.end) > 1:
             set_queues(bench.end, bench.others[0] if bench.others else None, number)
+        if bench.lab is None:
+            return "set, and read back: no sender of frames"
         mode = next((mode for mode in ("native", "generic") if self._works("mode", mode)), "generic")
         with (
             bench.sending(flows=FLOWS, queues=number if bench.others else 1, receive=False) as generator,
@@ -322,8 +328,8 @@ class PortProbe:
     def _words_of(self, refusal: XdplabError) -> str:
         """Return the words without the host, the command, the step, and the names of the link's ends."""
         text = re.sub(r"^(?:attach|`[^`]*`): ", "", re.sub(r"^[\w.-]+: (?=\S)", "", refusal.message))
-        for end in (self.bench.end, *self.bench.others):
-            text = re.sub(rf"\b{re.escape(end.interface)}\b", "the port", text)
+        for end, called in ((self.bench.end, "the port"), *((end, "the TG's end") for end in self.bench.others)):
+            text = re.sub(rf"\b{re.escape(end.interface)}\b", called, text)
         return "; ".join(dict.fromkeys(text.split("; ")))
 
     def _works(self, topic: str, question: str) -> bool:
@@ -359,9 +365,9 @@ def _steps(least: int, most: int) -> Sequence[int]:
 def rows_of(driver: Driver, burst: ProbedBurst) -> list[ProbedRow]:
     """Return what the table's row says of a native burst: what counts its frames, and what its action.
 
-    What the program had is due: frames that did not reach it are another question.
+    A burst that lost frames before the program, or behind the port, cannot tell.
     """
-    if burst.mode != "native":
+    if burst.mode != "native" or burst.seen != burst.sent:
         return []
     by_kind = {"received": driver.received, "drop": driver.drop, "tx": driver.tx, "redirect": driver.redirect}
     kinds = ["received", *(kind for kind in by_kind if kind == burst.action and by_kind[kind])]
@@ -369,7 +375,7 @@ def rows_of(driver: Driver, burst: ProbedBurst) -> list[ProbedRow]:
         ProbedRow(kind, burst.action, [*map(spelled, by_kind[kind])], burst.seen, total(burst.rose, by_kind[kind]))
         for kind in kinds
     ]
-    if burst.action == "tx":
+    if burst.action == "tx" and burst.returned == burst.seen:
         names = [*map(spelled, driver.sent)] if driver.sent else ["link.tx.packets"]
         counted = total(burst.rose, driver.sent) if driver.sent else burst.rose.get(names[0], 0)
         rows.append(ProbedRow("sent", "tx", names, burst.returned, counted))

@@ -22,6 +22,7 @@ from xdplab.generators import Generator, GeneratorSettings
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab
+from xdplab.labs.rights import missing_rights
 from xdplab.programs.build import build
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import UserProgram
@@ -38,6 +39,7 @@ FRAMES, RATE_PPS, LONGEST_S = 1000, 5_000.0, 5.0
 SETTLE_S = 0.3
 """A driver counts what it sent when it frees the descriptors."""
 SESSION_S = 120.0
+LINK_S = 10.0
 _PROGRAM = Path(__file__).parent / "programs" / "probe.bpf.c"
 _ANNOUNCED = Path(__file__).parent / "announced.py"
 _STATE, _FOLDER = "/run/xdplab/probe/state", "/run/xdplab/probe/files"
@@ -97,7 +99,18 @@ class ProbeBench:
         section = "tc" if mode in ("tcx", "tc") else "xdp.frags" if frags else "xdp"
         rodata = {} if section == "tc" else {"action": ACTIONS[action], "magic": MAGIC}
         request = XdpRequest(self.program, end.interface, mode, section=section, rodata=rodata)
-        return attach(end.host, self.xdpload, request, deadline_s=SESSION_S)
+        loader = attach(end.host, self.xdpload, request, deadline_s=SESSION_S)
+        self.await_link()
+        return loader
+
+    def await_link(self) -> None:
+        """Wait until both ends have a link: some cards are reset as a program is attached or a setting changes."""
+        ends = [self.end] if self.lab is None else [self.end, Endpoint(self.lab.tg, self.lab.tg_interface)]
+        until = time.monotonic() + LINK_S
+        for end in ends:
+            argv = ["cat", f"/sys/class/net/{end.interface}/carrier"]
+            while end.host.run(argv, check=False).text.strip() != "1" and time.monotonic() < until:
+                time.sleep(0.1)
 
     def counters(self) -> dict[str, int]:
         """Return the counters of the driver by name, and those of the link as ``link.rx.packets``."""
@@ -227,7 +240,7 @@ def _held(bench: ProbeBench, ends: dict[Endpoint, str]) -> Iterator[None]:
 @contextmanager
 def probed(name: str) -> Iterator[ProbeBench]:
     """Give the bench of a lab, or of an interface of this machine. Raises LabError, UnsupportedError, HostError."""
-    if Path("/sys/class/net", name).exists():
+    if "/" not in name and Path("/sys/class/net", name).exists():
         with _alone(name) as bench:
             yield bench
         return
@@ -235,12 +248,26 @@ def probed(name: str) -> Iterator[ProbeBench]:
         yield bench
 
 
+def _ways_out(host: Host) -> set[str]:
+    """Return the interfaces with a default route of this machine, and the ports below them (bridges, bonds)."""
+    shown = [host.run(["ip", "-j", family, "route", "show", "default", "table", "all"]).text for family in ("-4", "-6")]
+    routes = [route for text in shown for route in json.loads(text or "[]")]
+    ways = {str(hop["dev"]) for route in routes for hop in (route, *route.get("nexthops", ())) if "dev" in hop}
+    waiting = sorted(ways)
+    while waiting:
+        lower = {path.name.removeprefix("lower_") for path in Path("/sys/class/net", waiting.pop()).glob("lower_*")}
+        waiting += sorted(lower - ways)
+        ways |= lower
+    return ways
+
+
 @contextmanager
 def _alone(interface: str) -> Iterator[ProbeBench]:
     """Refuse the interface that this machine is reached by: its link goes down for moments."""
     host = LocalHost()
-    shown = host.run(["ip", "-j", "route", "show", "default"]).text
-    if any(route.get("dev") == interface for route in json.loads(shown or "[]")):
+    if lacking := missing_rights(("CAP_NET_ADMIN", "CAP_SYS_ADMIN")):
+        raise UnsupportedError(f"{lacking}: nothing can be tried of {interface}", remedy="use sudo")
+    if interface in _ways_out(host):
         raise LabError(
             f"{interface} has this machine's default route, and a probe takes its link down for moments",
             remedy="a port that nothing else uses, or a lab",

@@ -82,9 +82,14 @@ def _table(rows: Rows) -> str:
     return markdown(pd.DataFrame(rows))
 
 
+_PLACE = r"(?<!\w)/[^\s:;,`]+|(?<![\w.])[\w-]+(?:\.[\w-]+){2,}"
+"""A path, or a host's full name or address."""
+
+
 def published(probe: ProbedPort, names: Iterable[str]) -> ProbedPort:
     """Return the probe without the port's name and address, the kernel's own suffix, and ``names`` in any words."""
     pattern = "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in sorted(names, key=len, reverse=True) if name)
+    pattern = "|".join(filter(None, (pattern, _PLACE)))
     answers = [replace(answer, words=answer.words and re.sub(pattern, "…", answer.words)) for answer in probe.answers]
     kernel = re.sub(r"-.*", "", probe.kernel)
     return replace(probe, port=None, bus=None, kernel=kernel, answers=answers)
