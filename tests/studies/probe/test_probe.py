@@ -1,5 +1,8 @@
 """A probe without a port: what it makes of counters that are not those of the table, and of names."""
 
+import subprocess
+import sys
+
 import pytest
 
 from xdplab.counters.drivers import DRIVERS
@@ -49,3 +52,14 @@ def test_what_disagrees_is_named_and_what_is_published_has_no_name() -> None:
     assert (told.port, told.bus, told.answers[0].words) == (None, None, "… of … is busy")
     assert "veth (virtual), Linux 6.12.3" in page(told)
     assert all(name not in page(told) for name in ("rack.yaml", "eth9", "0000:01"))
+
+
+@pytest.mark.root
+def test_a_port_below_a_bridge_is_a_way_out_as_its_default_route_is_of_ipv6() -> None:
+    """In namespaces that end with the command."""
+    links = "mount -t sysfs sysfs /sys && ip link add pa type veth peer name pb && ip link add br9 type bridge"
+    route = "ip link set pa master br9 && ip link set br9 up && ip -6 route add default dev br9"
+    names = "from xdplab.hosts.local import LocalHost; from xdplab.studies.probe.bench import ways_out"
+    code = f"{names}; print(*sorted(ways_out(LocalHost())))"
+    argv = ["unshare", "--net", "--mount", "sh", "-c", f'{links} && {route} && exec "$0" -c "$1"', sys.executable, code]
+    assert subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout == "br9 pa\n"

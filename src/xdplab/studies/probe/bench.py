@@ -248,7 +248,7 @@ def probed(name: str) -> Iterator[ProbeBench]:
         yield bench
 
 
-def _ways_out(host: Host) -> set[str]:
+def ways_out(host: Host) -> set[str]:
     """Return the interfaces with a default route of this machine, and the ports below them (bridges, bonds)."""
     shown = [host.run(["ip", "-j", family, "route", "show", "default", "table", "all"]).text for family in ("-4", "-6")]
     routes = [route for text in shown for route in json.loads(text or "[]")]
@@ -267,7 +267,7 @@ def _alone(interface: str) -> Iterator[ProbeBench]:
     host = LocalHost()
     if lacking := missing_rights(("CAP_NET_ADMIN", "CAP_SYS_ADMIN")):
         raise UnsupportedError(f"{lacking}: nothing can be tried of {interface}", remedy="use sudo")
-    if interface in _ways_out(host):
+    if interface in ways_out(host):
         raise LabError(
             f"{interface} has this machine's default route, and a probe takes its link down for moments",
             remedy="a port that nothing else uses, or a lab",
