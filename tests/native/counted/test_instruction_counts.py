@@ -113,7 +113,7 @@ def test_one_more_store_per_frame_is_seen(counts: dict[str, float], tmp_path: Pa
 
 ATTEMPT = HERE.parents[2] / "results" / "sample" / "raw" / "fc07c43bcca1-r1" / "1"
 ATTEMPTS = 5
-RECORDED_PARSER = {"CPython 3.11.7 GCC 12.2.0 x86_64": 22_756_000}
+RECORDED_PARSER = {"CPython 3.11.7 GCC 12.2.0 x86_64": 20_376_000}
 
 
 def of_process(times: int, *how: str) -> int:
