@@ -40,6 +40,7 @@ QUIET = {
     "net/ipv6/conf/all/disable_ipv6": "1",
     "net/ipv6/conf/default/disable_ipv6": "1",
     "net/ipv6/conf/default/router_solicitations": "0",
+    "net/ipv4/ip_forward": "0",  # a new namespace has this machine's
 }
 
 # Root's login here needs no PAM, and /bin/sh reads no .bashrc (which costs 200 ms per command on some machines).
