@@ -19,7 +19,7 @@ else:
 FORMATS = ("svg", "pdf", "png")
 """What a figure can be written as."""
 DEFAULT_FORMATS = ("svg",)
-"""A PDF and a PNG take as much time again."""
+"""Others on request: they cost time, and few readers need them."""
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from xdplab.deploy.guarded import GuardedDevice, put_all_back
 from xdplab.deploy.native import build_tool
 from xdplab.deploy.queues import Endpoint
 from xdplab.deploy.xdp import XdpLoader, XdpRequest, attach, await_nothing_attached
-from xdplab.errors import FormatError, LabError, UnsupportedError
+from xdplab.errors import FormatError, UnsupportedError
 from xdplab.formats.ethtool import parse_driver, parse_statistics
 from xdplab.generators import Generator, GeneratorSettings
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab
 from xdplab.labs.rights import missing_rights
+from xdplab.labs.servers.ports import refuse_ssh_route
 from xdplab.programs.build import build
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import UserProgram
@@ -248,30 +249,13 @@ def probed(name: str) -> Iterator[ProbeBench]:
         yield bench
 
 
-def ways_out(host: Host) -> set[str]:
-    """Return the interfaces with a default route of this machine, and the ports below them (bridges, bonds)."""
-    shown = [host.run(["ip", "-j", family, "route", "show", "default", "table", "all"]).text for family in ("-4", "-6")]
-    routes = [route for text in shown for route in json.loads(text or "[]")]
-    ways = {str(hop["dev"]) for route in routes for hop in (route, *route.get("nexthops", ())) if "dev" in hop}
-    waiting = sorted(ways)
-    while waiting:
-        lower = {path.name.removeprefix("lower_") for path in Path("/sys/class/net", waiting.pop()).glob("lower_*")}
-        waiting += sorted(lower - ways)
-        ways |= lower
-    return ways
-
-
 @contextmanager
 def _alone(interface: str) -> Iterator[ProbeBench]:
     """Refuse the interface that this machine is reached by: its link goes down for moments."""
     host = LocalHost()
     if lacking := missing_rights(("CAP_NET_ADMIN", "CAP_SYS_ADMIN")):
         raise UnsupportedError(f"{lacking}: nothing can be tried of {interface}", remedy="use sudo")
-    if interface in ways_out(host):
-        raise LabError(
-            f"{interface} has this machine's default route, and a probe takes its link down for moments",
-            remedy="a port that nothing else uses, or a lab",
-        )
+    refuse_ssh_route(host, interface)
     bench = _prepared(
         Endpoint(host, interface), _FOLDER, build_tool(host, "xdpload", str(cache_root() / "native")), None
     )
