@@ -172,7 +172,7 @@ class RunInHand:
         return [] if self.on_disk.kind.planning else varying(self.on_disk.rows())
 
     def figure(self, name: str | None = None, **options: Any) -> Figure:
-        """Draw one figure, the first of its kind of run by default; return the matplotlib Figure.
+        """Draw one figure, the first that the run has data for by default; return the matplotlib Figure.
 
         Its ``caption`` is the whole one, and ``tex`` that for LaTeX; a figure on ``ax`` has none.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from xdplab.errors import FigureError, PlanError
+from xdplab.errors import FigureError, NotApplicableError, PlanError
 from xdplab.figures.album import Drawn
 from xdplab.figures.factors import OF_WHAT, FigureFiles, filed, taken
 from xdplab.figures.marks import View
@@ -57,13 +58,21 @@ class Views:
         return draw_views(views, run.rows(), output, run=run.directory.run_id, around=around)
 
     def figure(self, run: Run[Any], name: str | None, *, ax: Any = None, **options: Any) -> Any:
-        """Draw one figure; ``options``: style, width, height, caption, ax."""
-        chosen = name or next(iter(self.views), "")
-        self._require(chosen)
+        """Draw one figure, by default the first that the run holds something for; ``options``: style, width, height,
+        caption, ax. Raises FigureError."""
+        if name is not None or not self.views:
+            self._require(name or "")
         _require_none(options, run)
         _, style = taken(options)
-        view = _with_surroundings(self.views[chosen](run.rows()), environment.summary(run.directory))
+        view = _with_surroundings(self._view(run.rows(), name), environment.summary(run.directory))
         return drawer.draw(view, style, ax=ax)
+
+    def _view(self, rows: pd.DataFrame, name: str | None) -> View:
+        *others, last = self.views if name is None else [name]
+        for other in others:
+            with suppress(NotApplicableError):
+                return self.views[other](rows)
+        return self.views[last](rows)
 
     def explain(self, run: Run[Any], figure: str, mark: str, data: Sequence[Path]) -> list[str]:
         raise PlanError(f"--explain is for XDP traffic: {run.directory.path} is of kind {run.kind.name}")
