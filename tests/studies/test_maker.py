@@ -1,4 +1,4 @@
-"""A process beside makes a run's tables and answer; what it cannot make, its caller makes, who then can say why."""
+"""A process beside makes a run's tables, answer and figures; what it cannot, its caller makes, who then can say why."""
 
 import shutil
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from xdplab.run.derived import is_owed
+from xdplab.run.rundir import RunDirectory
 from xdplab.studies import kept, maker
 from xdplab.studies.kind import Run
 from xdplab.studies.kinds import open_run
@@ -22,11 +23,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run[Any]:
     return open_run(folder)
 
 
-def test_tables_and_answer_are_made_beside(run: Run[Any]) -> None:
-    with maker.beside():
+def test_tables_answer_and_figures_are_made_beside(run: Run[Any]) -> None:
+    with maker.beside(True):
         maker.await_loaded(run.directory.path)
         maker.begin()
         assert maker.has_made()
+        drawn = maker.drawn(run.directory)
+    assert drawn is not None
+    assert all(file.is_file() for one in drawn for file in one.files)
+    assert [one.stem for one in drawn if one.files]
     assert not is_owed(run.directory, run.recipe)
     source = [str(run.directory.path), *kept.made_from(run.directory)]
     held = kept.read(run.directory, kept.FILE, source)
@@ -40,9 +45,11 @@ def test_what_it_would_warn_of_it_leaves_to_the_caller(run: Run[Any]) -> None:
         maker.await_loaded(run.directory.path)
         maker.begin()
         assert not maker.has_made()
+        assert maker.drawn(run.directory) is None
 
 
 def test_where_nothing_was_begun_nothing_is_waited_for() -> None:
     with maker.beside():
         assert not maker.has_made()
+        assert maker.drawn(RunDirectory(SAMPLE)) is None
     assert not maker.has_made()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from xdplab.cli import ktap, screen
     from xdplab.cli.ktap import KtapCase
-    from xdplab.figures.album import Drawn
+    from xdplab.figures.outcome import Drawn
     from xdplab.plan import model
     from xdplab.run import frames, listing, progress
     from xdplab.run.progress import Observer

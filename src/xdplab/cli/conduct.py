@@ -21,17 +21,20 @@ if TYPE_CHECKING:
 
     from xdplab.cli import screen
     from xdplab.cli.options import StudyRun
+    from xdplab.figures import outcome
+    from xdplab.figures.outcome import Drawn
     from xdplab.run import rundir, watching
     from xdplab.run.progress import Observer
     from xdplab.run.state import RunState
-    from xdplab.studies import kept, pictures
+    from xdplab.studies import kept, maker
     from xdplab.studies import kind as kinds
     from xdplab.studies import kinds as openable
     from xdplab.studies.kind import Kind, Run
 else:
     screen = lazy("xdplab.cli.screen")
+    outcome = lazy("xdplab.figures.outcome")
     kinds, rundir = lazy("xdplab.studies.kind"), lazy("xdplab.run.rundir")
-    openable, pictures = lazy("xdplab.studies.kinds"), lazy("xdplab.studies.pictures")
+    openable, maker = lazy("xdplab.studies.kinds"), lazy("xdplab.studies.maker")
     kept, watching = lazy("xdplab.studies.kept"), lazy("xdplab.run.watching")
 
 D = TypeVar("D", bound="DataclassInstance")
@@ -77,17 +80,21 @@ def conduct(run: Run[Any], measure: Measure, *, new: bool = True, figures: bool 
         show_results(run)
         if run.kind.planning:
             tell(f"tables: `xdplab show {run.directory.path}`")
-    code, drawn = exit_code(run), []
-    if figures and code != NOTHING_VALID:
-        with step("drawing the figures"):
-            drawn = run.draw_figures()
-        for line in () if as_json else pictures.lines(drawn, run.directory.path):
-            tell(line)
+    code = exit_code(run)
+    drawn = _drawn(run) if figures and code != NOTHING_VALID else []
+    for line in () if as_json else outcome.lines(drawn, run.directory.path):
+        tell(line)
     if as_json:
         print_json(results_facts(run.directory) | {"figures": figure_facts(drawn)})
     else:
         tell(f"one page for a colleague: `xdplab report {run.directory.path}`")
     return code
+
+
+def _drawn(run: Run[Any]) -> list[Drawn]:
+    with step("drawing the figures"):
+        made = maker.drawn(run.directory)
+        return run.draw_figures() if made is None else made
 
 
 def measure_missing(run: Run[Any], measure: Measure, *, new: bool, as_json: bool) -> None:

@@ -35,15 +35,15 @@ from xdplab.studies import kept
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
-    from xdplab.figures import album
+    from xdplab.figures import album, outcome
     from xdplab.run import frames
-    from xdplab.studies import pictures, plain_audit
+    from xdplab.studies import plain_audit
     from xdplab.studies.comparing import ComparedRuns
     from xdplab.studies.kind import Run
     from xdplab.studies.traffic import comparison as comparisons
     from xdplab.studies.traffic import kind as traffic_kind
 else:
-    album, pictures = lazy("xdplab.figures.album"), lazy("xdplab.studies.pictures")
+    album, outcome = lazy("xdplab.figures.album"), lazy("xdplab.figures.outcome")
     frames = lazy("xdplab.run.frames")
     plain_audit = lazy("xdplab.studies.plain_audit")
     comparisons = lazy("xdplab.studies.traffic.comparison")
@@ -206,13 +206,13 @@ def figures(
     elif not drawn and (drawing.why or not run.figure_names):
         tell(_why_none(run))
     absent = [one for one in drawn if not one.files and (drawing.names or drawing.why)]
-    for line in () if as_json else pictures.lines([one for one in drawn if one not in absent], directory):
+    for line in () if as_json else outcome.lines([one for one in drawn if one not in absent], directory):
         tell(line)
     if drawing.why:
         for one in () if as_json else absent:
-            tell(pictures.line(one))
+            tell(outcome.line(one))
     elif absent:
-        raise FigureError("; ".join(map(pictures.line, absent)))
+        raise FigureError("; ".join(map(outcome.line, absent)))
 
 
 def _why_none(run: Run[Any]) -> str:

@@ -30,12 +30,13 @@ from xdplab.lazy import lazy
 
 if TYPE_CHECKING:
     import xdplab.plan as plans
+    from xdplab.figures import outcome
     from xdplab.plan import Plan, model
     from xdplab.run import listing, rundir, state
     from xdplab.run.progress import Observer
     from xdplab.run.rundir import RunDirectory
     from xdplab.run.state import AnyTrial, Attempt, RunState
-    from xdplab.studies import kinds, maker, pictures
+    from xdplab.studies import kinds, maker
     from xdplab.studies.kind import Run
     from xdplab.studies.search import kind as search_kind
     from xdplab.studies.traffic import fleet, run_files, runs
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 else:
     plans, run_files = lazy("xdplab.plan"), lazy("xdplab.studies.traffic.run_files")
     model, listing = lazy("xdplab.plan.model"), lazy("xdplab.run.listing")
-    traffic_kind, pictures = lazy("xdplab.studies.traffic.kind"), lazy("xdplab.studies.pictures")
+    traffic_kind, outcome = lazy("xdplab.studies.traffic.kind"), lazy("xdplab.figures.outcome")
     search_kind = lazy("xdplab.studies.search.kind")
     kinds, maker = lazy("xdplab.studies.kinds"), lazy("xdplab.studies.maker")
     rundir, state = lazy("xdplab.run.rundir"), lazy("xdplab.run.state")
@@ -107,7 +108,7 @@ def measure_plan(
             )
         choices = StudyRun(new.out, new.name, labs=sharing.labs, as_json=as_json, figures=new.draw)
         return conduct_study(study, lambda: request, choices)
-    with nullcontext() if sharing.labs else maker.beside():
+    with nullcontext() if sharing.labs else maker.beside(new.draw):
         return _measure_traffic(lab_name, new.of(file), new, as_json, sharing)
 
 
@@ -173,7 +174,7 @@ class FirstFigure:
 
     def _draw(self) -> None:
         try:
-            lines = [pictures.line(one) for one in self._run.draw_figures(names=(FIRST,))]
+            lines = [outcome.line(one) for one in self._run.draw_figures(names=(FIRST,))]
         except XdplabError as error:  # a figure of the beginning must not end the measurement
             lines = [f"no figure {FIRST} yet: {error.message}"]
         for line in lines:

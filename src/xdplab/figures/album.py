@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from xdplab.analysis.intervals import MixedPointsError
-from xdplab.errors import FigureError, NotApplicableError, XdplabError
+from xdplab.errors import FigureError
 from xdplab.figures.catalogue import CATALOGUE, chosen, entry_named, narrowed, prepared
 from xdplab.figures.factors import (
     FACTORS,
@@ -28,6 +27,7 @@ from xdplab.figures.factors import (
     levels,
 )
 from xdplab.figures.marks import View
+from xdplab.figures.outcome import Drawn
 from xdplab.figures.save import mapped, provenance, save
 from xdplab.figures.styles import STYLES
 from xdplab.figures.views import believable
@@ -35,25 +35,6 @@ from xdplab.run.disk import write_whole
 
 MOST_FIGURES = 12  # per name: more are not looked at
 CHOOSES_ITSELF = FigureChoice()
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """The ``files`` of one figure, or no files and the ``reason`` why there is no such figure.
-
-    ``text`` says what the figure shows. ``lacking``: the reason is that its data were not measured.
-    """
-
-    name: str
-    stem: str
-    files: tuple[Path, ...]
-    reason: str = ""
-    text: str = ""
-    lacking: bool = False
-
-    @classmethod
-    def refused(cls, name: str, stem: str, error: XdplabError) -> Drawn:
-        return cls(name, stem, (), str(error), lacking=isinstance(error, NotApplicableError))
 
 
 def draw_all(

@@ -169,13 +169,18 @@ def mapped(
     """
     processes = min(processes or len(os.sched_getaffinity(0)), len(jobs))
     if processes > 1:  # forked, a process has the libraries, the jobs, and what `draw` holds, already
-        with _without_help():
-            for name in (*LIBRARIES, *(WRITERS[name] for name in formats)):
-                importlib.import_module(name)
+        load_libraries(formats)
     for count, drawn in enumerate(map(draw, jobs) if processes < 2 else _forked(draw, jobs, processes), 1):
         if progress is not None:
             progress(count)
         yield drawn
+
+
+def load_libraries(formats: Sequence[str]) -> None:
+    """Load what draws, and writes the ``formats``."""
+    with _without_help():
+        for name in (*LIBRARIES, *(WRITERS[name] for name in formats)):
+            importlib.import_module(name)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import ResultsError
+from xdplab.figures.outcome import Drawn
 from xdplab.lazy import lazy
 from xdplab.resources import newest
 from xdplab.run.disk import write_whole
@@ -65,21 +66,21 @@ def keep(run: RunDirectory, name: str, content: dict[str, Any], source: list[Any
         write_whole(run.cache / name, json.dumps(content | {"made_from": source}).encode())
 
 
-def keep_figures(run: RunDirectory, drawn: Sequence[Any], source: list[Any]) -> None:
+def keep_figures(run: RunDirectory, drawn: Sequence[Drawn], source: list[Any]) -> None:
     """Keep which figures were drawn of ``source``, and the states of their files."""
     files = [file for one in drawn for file in one.files]
     lines = [vars(one) | {"files": [file.name for file in one.files]} for one in drawn]
     keep(run, FIGURES, {"drawn": lines, "states": states(files)}, source)
 
 
-def kept_figures(run: RunDirectory) -> list[dict[str, Any]] | None:
+def kept_figures(run: RunDirectory) -> list[Drawn] | None:
     """Return the figures that `keep_figures` kept; None if one of them, or what they are made of, has changed since."""
     held = read(run, FIGURES, made_from(run))
     if held is None:
         return None
     with suppress(OSError, LookupError, TypeError):
-        drawn = [one | {"files": tuple(run.figures / name for name in one["files"])} for one in held["drawn"]]
-        if states(file for one in drawn for file in one["files"]) == held["states"]:
+        drawn = [Drawn(**one | {"files": tuple(run.figures / name for name in one["files"])}) for one in held["drawn"]]
+        if states(file for one in drawn for file in one.files) == held["states"]:
             return drawn
     return None
 

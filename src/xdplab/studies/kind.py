@@ -269,7 +269,7 @@ class Run(Generic[P]):
         return self.kind.pictures.names(self)
 
     def draw_figures(self, names: Sequence[str] = (), **options: Any) -> list[Any]:
-        """Draw all figures that apply, or ``names``; return each (`xdplab.figures.album.Drawn`): its files, or why not.
+        """Draw all figures that apply, or ``names``; return each (`xdplab.figures.outcome.Drawn`): files, or why not.
 
         ``options`` are those of `xdplab.figures.factors.filed`. Without any, what was drawn is kept for a report.
         Raises FigureError.

@@ -1,4 +1,5 @@
-"""A process beside the one that measures: it loads the libraries of tables, then makes a run's tables and answer.
+"""A process beside the one that measures: it loads the libraries of tables, then makes a run's tables, answer and
+figures.
 
 Two threads of one process cannot: whoever loads keeps the other from asking hosts. What it makes is where anyone keeps
 it (`xdplab.run.derived`, `xdplab.studies.kept`); whatever it cannot make, its caller makes, and says why.
@@ -8,29 +9,40 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
+import signal
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any, cast
 
 from xdplab.errors import ResultsWarning
-from xdplab.studies.kept import answer_of
+from xdplab.figures.outcome import Drawn
+from xdplab.figures.styles import DEFAULT_FORMATS
+from xdplab.lazy import lazy
+from xdplab.run import watching
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.kept import answer_of, is_in_vain, kept_figures
+from xdplab.studies.kind import Run
 from xdplab.studies.kinds import open_run
 from xdplab.text import step
 
 LIBRARIES = ("xdplab.studies.traffic.results", "xdplab.studies.traffic.audits", "pyarrow.parquet", "pyarrow.dataset")
 """What derives a run's tables and answer: most of it is libraries of tables."""
+saving = lazy("xdplab.figures.save")
 _MAKER: ContextVar[subprocess.Popen[str] | None] = ContextVar("_MAKER", default=None)
 
 
 @contextmanager
-def beside() -> Iterator[None]:
-    """Have a maker beside what measures in this block."""
-    argv = [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"]
+def beside(figures: bool = False) -> Iterator[None]:
+    """Have a maker beside what measures in this block, which draws, too, if there are to be ``figures``."""
+    argv = [sys.executable, "-P", "-c", f"from {__name__} import serve; serve({figures})"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(argv, **pipes, text=True, errors="surrogateescape", process_group=0) as maker:
         before = _MAKER.set(maker)
@@ -40,6 +52,7 @@ def beside() -> Iterator[None]:
             _MAKER.reset(before)
             if not _has_begun(maker):
                 maker.kill()
+            maker.send_signal(signal.SIGINT)  # figures that nobody waits for any more; tables are made whole
 
 
 def await_loaded(run: Path) -> None:
@@ -77,6 +90,12 @@ def has_made() -> bool:
         return _line(maker) == "made\n"
 
 
+def drawn(run: RunDirectory) -> list[Drawn] | None:
+    """Wait for the figures, and return them; None if the maker has drawn none of what the run is now."""
+    maker = _MAKER.get()
+    return kept_figures(run) if maker is not None and _has_begun(maker) and _line(maker) == "drawn\n" else None
+
+
 def _has_begun(maker: subprocess.Popen[str]) -> bool:
     return cast("IO[str]", maker.stdin).closed
 
@@ -85,7 +104,7 @@ def _line(maker: subprocess.Popen[str]) -> str:
     return cast("IO[str]", maker.stdout).readline()
 
 
-def serve() -> None:
+def serve(figures: bool) -> None:
     """Load the libraries and read the plan of the run that the first line names; make the rest at the second line."""
     warnings.simplefilter("error", ResultsWarning)  # what there is to say, the caller says
     gc.disable()  # an import makes many objects that stay
@@ -96,7 +115,27 @@ def serve() -> None:
     _ = open_run(path).plan
     print("loaded", flush=True)  # noqa: T201
     if sys.stdin.readline():
-        run = open_run(path)
-        run.keep_tables()
-        answer_of(run.directory, run)
-        print("made", flush=True)  # noqa: T201
+        _make(open_run(path), figures)
+
+
+def _make(run: Run[Any], figures: bool) -> None:
+    """Draw in this process, and make tables and answer in another."""
+    context = get_context("fork")
+    ready, tables = context.Pipe(duplex=False)
+    making = context.Process(target=_make_tables, args=(run, tables))
+    making.start()
+    tables.close()
+    if figures:
+        saving.load_libraries(DEFAULT_FORMATS)
+        if ready.recv():
+            run.draw_figures()
+    making.join()
+    print("drawn", flush=True)  # noqa: T201
+    os._exit(0)  # what ends its libraries takes a tenth of a second
+
+
+def _make_tables(run: Run[Any], ready: Connection) -> None:
+    run.keep_tables()
+    ready.send(not is_in_vain(watching.counted(run.rows())))
+    answer_of(run.directory, run)
+    print("made", flush=True)  # noqa: T201

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from xdplab.errors import FigureError, NotApplicableError, PlanError
-from xdplab.figures.album import Drawn
 from xdplab.figures.factors import OF_WHAT, FigureFiles, filed, taken
 from xdplab.figures.marks import View
+from xdplab.figures.outcome import Drawn
 from xdplab.figures.save import mapped, save
-from xdplab.figures.styles import FORMATS
 from xdplab.lazy import lazy
 from xdplab.run.disk import write_whole
 from xdplab.studies import environment
 from xdplab.studies.kind import Run
 from xdplab.studies.tables import markdown, write_tables
-from xdplab.text import many
 
 if TYPE_CHECKING:
     from xdplab.figures import draw as drawer
@@ -89,32 +87,6 @@ def _require_none(options: Mapping[str, Any], run: Run[Any]) -> None:
             f"{given[0]} is chosen of figures of XDP traffic: {run.directory.path} is of kind {run.kind.name}",
             remedy="width, height, style and caption are chosen of any figure",
         )
-
-
-def lines(drawn: Sequence[Drawn], run: Path) -> list[str]:
-    """Return a line per figure: where it is, or why it cannot be drawn; those that lack data are one line together."""
-    lines = [line(one) for one in drawn if one.files]
-    lines += [_beside(*one.files) for one in drawn if one.files][:1]
-    lines += [line(one) for one in drawn if not (one.files or one.lacking)]
-    lacking = [one for one in drawn if one.lacking]
-    if lacking:
-        need = f"{many(len(lacking), 'figure')} need{'s' * (len(lacking) == 1)} what this run did not measure"
-        lines.append(f"{need}: `xdplab figures {run} --why`")
-    return lines
-
-
-def line(drawn: Drawn) -> str:
-    """Return which file to look at, or why there is no figure."""
-    if not drawn.files:
-        return f"no figure {drawn.stem}: {drawn.reason}"
-    return f"figure {drawn.stem}{f', {drawn.text}' * bool(drawn.text)}: {drawn.files[0]}"
-
-
-def _beside(*files: Path) -> str:
-    """Return what was written of each figure besides the file that its line names."""
-    others = [file.suffix for file in files[1:] if file.suffix[1:] in FORMATS]
-    captions = "its caption (.txt, and .tex for LaTeX) and its marks (.csv)"
-    return f"beside each: {', '.join([*others, captions])}"
 
 
 def draw_views(

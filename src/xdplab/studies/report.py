@@ -26,8 +26,8 @@ from xdplab.analysis.conclusions import Doubt, doubts, is_remark
 from xdplab.analysis.summary import varying
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError
-from xdplab.figures.album import Drawn
 from xdplab.figures.factors import FigureFiles
+from xdplab.figures.outcome import Drawn
 from xdplab.figures.save import save
 from xdplab.figures.styles import sized
 from xdplab.figures.views_traffic import compare_view
@@ -271,7 +271,7 @@ def drawn(run: Run[Any]) -> tuple[list[Picture], list[str]]:
     """Return the run's figures, and why the others are missing. Those of the run's folder are taken if they are
     current."""
     if (current := kept.kept_figures(run.directory)) is not None:
-        return _pictures([Drawn(**one) for one in current])
+        return _pictures(current)
     with tempfile.TemporaryDirectory(prefix="xdplab-report-") as name:
         try:
             return _pictures(run.draw_figures(out=Path(name), formats=("svg",)))

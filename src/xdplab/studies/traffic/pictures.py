@@ -11,10 +11,11 @@ import pandas as pd
 
 from xdplab.errors import FigureError
 from xdplab.figures import catalogue
-from xdplab.figures.album import Drawn, draw_all, views_of
+from xdplab.figures.album import draw_all, views_of
 from xdplab.figures.catalogue import CATALOGUE, read_narrowed
 from xdplab.figures.factors import filed
 from xdplab.figures.marks import View
+from xdplab.figures.outcome import Drawn
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.kind import Run
 from xdplab.studies.traffic.kind import is_race
