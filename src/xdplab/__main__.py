@@ -10,6 +10,9 @@ def main() -> None:
     if request := os.environ.get(completion.ASKED):
         completion.answer(request)
         return
+    from xdplab.start import quickly
+
+    quickly()
     from xdplab.cli import main as carry_out
 
     carry_out()

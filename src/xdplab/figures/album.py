@@ -53,7 +53,9 @@ def draw_all(
     trials = narrowed(chosen(trials, choice.where or {}))
     draw = partial(_draw_name, trials, output, choice, provenance(trials) if source is None else source)
     processes = None if output.folder else 1
-    return [one for drawn in mapped(draw, names or [*CATALOGUE], processes, formats=output.formats) for one in drawn]
+    again = bool(trials["point_id"].duplicated().any())
+    drawn = mapped(draw, names or [*CATALOGUE], processes, formats=output.formats, intervals=again)
+    return [one for figures in drawn for one in figures]
 
 
 def _draw_name(

@@ -145,7 +145,7 @@ def sheet_of(axes: Axes | Panels) -> Figure:
 J = TypeVar("J")
 R = TypeVar("R")
 
-LIBRARIES = ("xdplab.figures.draw", "scipy.special")
+DRAWS, COMPUTES_INTERVALS = "xdplab.figures.draw", "scipy.special"
 WRITERS = {name: f"matplotlib.backends.backend_{name}" for name in ("svg", "pdf")} | {"png": "PIL.PngImagePlugin"}
 """What writes each format."""
 PR_SET_PDEATHSIG = 1
@@ -160,26 +160,27 @@ def mapped(
     processes: int | None = None,
     progress: Callable[[int], None] | None = None,
     formats: Sequence[str] = (),
+    intervals: bool = True,
 ) -> Iterator[R]:
     """Yield what ``draw`` returns of each job, in the jobs' order; by default a process draws on each CPU.
 
-    What writes the ``formats`` is loaded once for all processes.
+    What writes the ``formats`` is loaded once for all processes, and what computes ``intervals``.
     ``progress`` is told how many jobs are done. An error of a job is raised in its turn; no job begins after it, or
     after an interrupt. Raises HostError if a process is killed.
     """
     processes = min(processes or len(os.sched_getaffinity(0)), len(jobs))
     if processes > 1:  # forked, a process has the libraries, the jobs, and what `draw` holds, already
-        load_libraries(formats)
+        load_libraries(formats, intervals=intervals)
     for count, drawn in enumerate(map(draw, jobs) if processes < 2 else _forked(draw, jobs, processes), 1):
         if progress is not None:
             progress(count)
         yield drawn
 
 
-def load_libraries(formats: Sequence[str]) -> None:
-    """Load what draws, and writes the ``formats``."""
+def load_libraries(formats: Sequence[str], *, intervals: bool) -> None:
+    """Load what draws, and writes the ``formats``; with ``intervals`` what computes them."""
     with _without_help():
-        for name in (*LIBRARIES, *(WRITERS[name] for name in formats)):
+        for name in (DRAWS, *[COMPUTES_INTERVALS] * intervals, *(WRITERS[name] for name in formats)):
             importlib.import_module(name)
 
 
