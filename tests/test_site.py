@@ -44,6 +44,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.thorough
 def test_the_site_takes_nothing_from_the_network(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text()
@@ -54,6 +55,7 @@ def test_the_site_takes_nothing_from_the_network(site: Path) -> None:
     assert (site / "search/search_index.js").exists(), "the search of a site that is read from the disk"
 
 
+@pytest.mark.thorough
 def test_the_site_has_every_page_in_its_navigation(site: Path) -> None:
     text = (site / "index.html").read_text()
     written = [page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")]
@@ -98,7 +100,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", ["use/tutorial.md", "use/tasks.md"])
+@pytest.mark.parametrize("page", ["use/tutorial.md", pytest.param("use/tasks.md", marks=pytest.mark.thorough)])
 def test_the_commands_that_need_no_lab_run(page: str, checkout: Path) -> None:
     ran = 0
     for words in typed("".join(fenced(page, "bash"))):

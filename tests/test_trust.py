@@ -136,8 +136,10 @@ def planned(verb: str, text: str | None, folder: Path) -> Path:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("whose", WHOSE)
-@pytest.mark.parametrize(("verb", "text"), VERBS)
+@pytest.mark.parametrize(
+    ("verb", "text", "whose"),
+    [*((*verb, of_a_stranger) for verb in VERBS), *((*VERBS[0], whose) for whose in WHOSE[1:])],
+)
 def test_no_verb_runs_what_others_may_have_written(
     tmp_path: Path, verb: str, text: str | None, whose: Callable[[Path], Path]
 ) -> None:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.compiled import made, tool_source
+from tests.compiled import build_once
 from tests.generators.echo_dut import hostile, with_sum
 from tests.waiting import until
 
@@ -169,10 +169,8 @@ def a_test_frame(run_id: int) -> bytes:
 
 
 @pytest.fixture(scope="session", params=["as built", "with sanitizers"])
-def any_build(request, afxdp_user, tmp_path_factory) -> str:
-    if request.param == "as built":
-        return afxdp_user
-    return str(made(tool_source("afxdp_user", tmp_path_factory.mktemp("sanitized")), "SANITIZE=1"))
+def any_build(request) -> str:
+    return build_once("afxdp_user", sanitize=request.param == "with sanitizers")
 
 
 @pytest.mark.parametrize("attach", ["native", "generic"])

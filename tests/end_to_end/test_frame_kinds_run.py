@@ -37,6 +37,7 @@ def test_tags_and_ipv6_are_factors_of_valid_trials_in_every_mode(lab: Lab, lab_n
     assert snapshot(lab.dut, lab.dut_interface) == before
 
 
+@pytest.mark.thorough
 def test_a_users_program_sees_the_tag_and_ipv6(lab_name: str, tmp_path: Path) -> None:
     """Its test run gets the same frames: it would drop others, and have another action."""
     (tmp_path / "six.bpf.c").write_text(source("six", SIX))

@@ -22,7 +22,7 @@ from xdplab.run.state import read_state
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
 
-BLOCK = "[{points: {mode: [native, af_xdp], accesses: 0}, traffic: {engine: afxdp}}]"
+BLOCK = "[{points: {mode: [native, af_xdp], accesses: 0}, traffic: {engine: afxdp, load: 5kpps}}]"
 POINTS = 2
 
 

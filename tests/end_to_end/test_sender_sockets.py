@@ -51,6 +51,7 @@ def test_a_device_that_does_not_stamp_what_it_sends_is_refused_before_it_sends(l
     assert row[["tx_packets", "latency_p50_ns", "tx_stamped_packets"]].isna().all()
 
 
+@pytest.mark.thorough
 def test_stamps_of_a_device_that_has_none_leave_the_latency_null_with_the_reason(lab_name: str, tmp_path: Path) -> None:
     stamps = "engine: live, rx_stamp: [software, device]"
     trials = measured(lab_name, tmp_path, plan(BLOCK % stamps, retries=0)).set_index("rx_stamp")

@@ -15,7 +15,7 @@ from tests.generators.conftest import Bench
 
 from xdplab.formats.generator import DEVICE, Burst
 
-pytestmark = [pytest.mark.root, pytest.mark.lab]
+pytestmark = [pytest.mark.root, pytest.mark.lab, pytest.mark.thorough]
 
 STANDS_IN = {
     "session.c": ("offers_require_stamps(&session->options, session->ifindex)", "0"),

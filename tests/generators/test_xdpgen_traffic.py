@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compiled import made, tool_source
+from tests.compiled import build_once
 from tests.generators.conftest import FIFO, Bench
 from tests.generators.echo_dut import hostile
 
@@ -60,13 +60,12 @@ def test_exact_faults_are_found_exactly(traffic_bench: Bench, one_burst: Send) -
 
 
 @pytest.fixture(scope="module", params=["as built", "with sanitizers"])
-def any_build(request: pytest.FixtureRequest, traffic_bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+def any_build(request: pytest.FixtureRequest, traffic_bench: Bench) -> Bench:
     if request.param == "as built":
         return traffic_bench
     lab = traffic_bench.lab
     on_tg = f"{lab.work_dir(lab.tg)}/xdpgen-sanitized"
-    sanitized = made(tool_source("xdpgen", tmp_path_factory.mktemp("sanitized")), "SANITIZE=1")
-    lab.tg.put(sanitized, on_tg, mode=0o755)
+    lab.tg.put(Path(build_once("xdpgen", sanitize=True)), on_tg, mode=0o755)
     return replace(traffic_bench, xdpgen=on_tg)
 
 

@@ -102,7 +102,9 @@ READERS = ("00_tour", "02_what_limits_a_rate", "04_latency", "08_hardware")
 """Notebooks that measure nothing. 06 and 07 run in the tests of their studies."""
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(
+    "name", [READERS[0], *(pytest.param(name, marks=pytest.mark.thorough) for name in READERS[1:])]
+)
 def test_a_notebook_without_a_lab_runs(name: str) -> None:
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     place = {"metadata": {"path": str(NOTEBOOKS)}}

@@ -15,7 +15,7 @@ from xdplab.programs.machine import Interpreter, Map
 from xdplab.programs.proof import count_bytecode
 from xdplab.programs.spec import ACCESSING, FORMS, HINTS, MAP_TYPES, OPS, ProgramSpec
 
-EVERY_N = (0, 1, 31, 32, 33, 100, 1600)
+EVERY_N = (0, 1, 32, 33, 1600)
 KINDS = [
     (workload, map_type) for workload in ACCESSING for map_type in (MAP_TYPES if workload == "lookup" else (None,))
 ]

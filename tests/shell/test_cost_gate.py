@@ -255,6 +255,7 @@ def test_gitlab_runs_the_same_steps(tmp_path: Path, comments: tuple[str, type[Co
     assert [(faked.work / path).exists() for path in job.artifacts] == [True]
 
 
+@pytest.mark.thorough
 @pytest.mark.guest
 def test_green_without_a_change_and_red_with_one_planted_instruction(tmp_path: Path) -> None:
     action = checkout(tmp_path / "action", Path(sys.executable).parent)

@@ -1,7 +1,7 @@
 """Logs for tests: made-up ones, and the published ones where they are here: these never enter the project."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -16,10 +16,15 @@ from xdplab.thesis.rules import judged_import
 DATA = Path(os.environ.get("XDPLAB_THESIS_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 """The thesis' raw logs, and the list of its figures."""
 ARCHIVES = ("thesis-dev.tar.xz", "thesis-rep3.tar.xz")
-needs_data = pytest.mark.skipif(
+_IF_HERE = pytest.mark.skipif(
     not all((DATA / name).is_file() for name in (*ARCHIVES, "figures-dev.csv")),
     reason="the thesis' raw logs are not here (../shared/data beside the checkout, or XDPLAB_THESIS_DATA)",
 )
+
+
+def needs_data(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that reads the published logs: each rule has made-up ones too."""
+    return pytest.mark.thorough(_IF_HERE(test))
 
 
 def judged(folder: Path, files: Mapping[str, str | bytes]) -> pd.DataFrame:

@@ -76,6 +76,7 @@ def test_each_boot_counts_the_same_and_the_path_is_that_of_any_program(tmp_path:
 BOOTS = {"first": ("array:10",), "second": ("packet:1", "array:10")}
 
 
+@pytest.mark.thorough
 def test_a_guest_that_is_lost_is_booted_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, guests = ConsoleGuest.run, list[ConsoleGuest]()
 
@@ -202,6 +203,7 @@ def test_a_gate_fails_for_one_more_check_and_passes_again(tmp_path: Path) -> Non
     assert ending_with_output([*argv, "--against", str(baseline)])[0] == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["native", "generic", "test_run"])
 def test_a_gate_does_not_compare_a_program_that_drops_what_it_passed(mode: str, tmp_path: Path) -> None:
     program, baseline = tmp_path / "mine.bpf.c", tmp_path / "base.json"
@@ -349,6 +351,7 @@ def _frames(run: Run[Any], name: str) -> list[bytes]:
     return [bytes.fromhex(line) for line in (run.directory.path / name).read_text().split()]
 
 
+@pytest.mark.thorough
 def test_a_notebook_has_the_lines_the_picture_and_the_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ def guests() -> None:
 
 @pytest.fixture(scope="module")
 def smallest(guests: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, Path, str]:
-    return study(tmp_path_factory.mktemp("smallest") / "runs", "loading", "--smallest")
+    return study(tmp_path_factory.mktemp("smallest") / "runs", "loading", "--smallest", "--loads", "3")
 
 
 def wholes(table: pd.DataFrame) -> pd.Series:
@@ -39,6 +39,7 @@ def wholes(table: pd.DataFrame) -> pd.Series:
     return loads.groupby(["kind", "program", "accesses"], dropna=False)["instructions"].median()
 
 
+@pytest.mark.thorough
 def test_every_part_of_both_kinds_is_counted(smallest):
     table, _, _ = smallest
     found = rows.parts(table)
@@ -49,6 +50,7 @@ def test_every_part_of_both_kinds_is_counted(smallest):
     assert table.loc[table["task"].eq("load"), "ns"].isna().all()  # a count is not a time
 
 
+@pytest.mark.thorough
 def test_log_and_trace_agree_and_parts_are_within_the_whole(smallest):
     table, _, _ = smallest
     checked = summaries.crosscheck(table)
@@ -58,6 +60,7 @@ def test_log_and_trace_agree_and_parts_are_within_the_whole(smallest):
     assert large["log / traced"].between(0.98, 1.0).all()  # the log ends shortly before bpf_check() does
 
 
+@pytest.mark.thorough
 def test_what_grows_with_the_program(smallest):
     table, _, _ = smallest
     found = rows.parts(table).set_index(["kind", "accesses"])
@@ -65,6 +68,7 @@ def test_what_grows_with_the_program(smallest):
     assert found.loc[("module", 1600), "whole"] < 3 * found.loc[("module", 1), "whole"]
 
 
+@pytest.mark.thorough
 def test_whole_processes_cost_more_than_what_they_call(smallest):
     table, _, _ = smallest
     counted = summaries.processes(table).set_index("process")["median"]
@@ -74,6 +78,7 @@ def test_whole_processes_cost_more_than_what_they_call(smallest):
     assert counted["busybox insmod"] < counted["insmod"]  # Debian's insmod is linked with a library of cryptography
 
 
+@pytest.mark.thorough
 def test_sizes_of_both_kinds(smallest):
     table, _, _ = smallest
     for kind in ("bpf", "module"):

@@ -338,6 +338,19 @@ def test_a_whole_is_the_median_of_whole_loads_and_not_the_sum_of_medians(table: 
     assert rows.parts(guest)["whole"].iloc[0] == 135_000
 
 
+@pytest.mark.root
+def test_this_machine_tells_the_parts_of_a_load_in_time(tmp_path: Path):
+    """Counts, and modules, need a guest: test_loading_command.py."""
+    request = LoadingRequest(places=(OWN,), forms=("unrolled",), accesses=(100,), loads=2, compiles=1)
+    run = STUDY.start(request, tmp_path)
+    run.measure(silent())
+    assert failures(run.plan) == []
+    assert set(run.rows()["task"]) == {"compile", "load", "process", "start"}
+    parts = rows.parts(run.rows())
+    assert sorted(parts["program"]) == ["array", "clock"]
+    assert parts[["whole", "verify"]].gt(0).all(axis=None)
+
+
 def test_the_module_is_made_of_the_workload_itself():
     point = LoadingPoint("load", GUEST, MODULE, "array", "unrolled", 1600)
     sources = runs.module_sources(point)

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 
 def test_each_change_of_a_program_is_seen_in_the_marks_of_its_frames(tmp_path: Path) -> None:
-    request = OutageRequest(places=("netns:test-outage",), repetitions=1, rate_pps=2000, window_s=1.5)
+    request = OutageRequest(places=("netns:test-outage",), repetitions=1, rate_pps=5000, window_s=0.6)
     run = STUDY.start(request, tmp_path)
     run.measure(silent())
     rows = run.rows().set_index(["mode", "event"])

@@ -27,7 +27,8 @@ COUNTED = {
 }  # fmt: skip
 
 
-def test_a_veth_is_what_its_source_says_and_is_put_back(tmp_path: Path) -> None:
+def test_a_veth_is_what_its_source_says_and_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xdplab.studies.probe.asking.OUTAGE_S", 0.5)
     with use_lab("netns:test-probe") as lab:
         before = snapshot(lab.dut, lab.dut_interface).values, snapshot(lab.tg, lab.tg_interface).values
         done = CliRunner().invoke(cli, ["probe", lab.name, "--json", "--publish", "--markdown", str(tmp_path / "p.md")])

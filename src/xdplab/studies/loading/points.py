@@ -52,7 +52,7 @@ def smallest(request: LoadingRequest) -> LoadingRequest:
     return replace(
         request,
         places=places,
-        loads=25,
+        loads=min(request.loads, 25),
         compiles=1,
         budget_s=2.0,
         forms=("unrolled",),
