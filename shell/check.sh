@@ -17,9 +17,12 @@ PYTHONS=(3.11 3.12 3.13 3.14)
 FAILED=(--last-failed --last-failed-no-failures=none)
 FAST=(tests/{analysis,cli,figures,formats,oracle,plan,thesis} tests/run/test_{store,runner,sample_run,derived_tables}.py
     tests/studies/{search,traffic/test_{planned,load_shares}.py} tests/test_*.py)
-USERSPACE=("${FAST[@]}" tests/{compilers,moongen_lua,native/counted,notebooks,shell} tests/bench/test_bench_scripts.py
-    tests/faults/test_replayed_faults.py tests/programs/test_programs_{bytecode,userspace}.py tests/run/test_scale.py
-    tests/studies/test_{anonymous,every_run,report}.py tests/studies/execution/test_execution_proof.py)
+USERSPACE=("${FAST[@]}" tests/{bench,bisect,claims,compilers,history,moongen_lua,native/counted,notebooks,shell}
+    tests/faults/test_replayed_faults.py tests/programs/test_programs_{bytecode,userspace}.py
+    tests/run/test_{facts,fleet,fleet_tls,forked,recomputed,scale,watching}.py tests/studies/{cost,neighbour,outage,traffic}
+    tests/studies/test_{anonymous,at_once,bundle,damaged_runs,every_run,kept,provenance,report}.py
+    tests/studies/execution/test_execution_{proof,tables}.py tests/studies/jit/test_jit_study.py
+    tests/studies/verifier/test_verifier_{paper,study,views}.py)
 # Many containers set it. Then each test process would compile every module again that it imports: that triples the CPU
 # time in environments made by uv, whose installed packages are not compiled either.
 unset PYTHONDONTWRITEBYTECODE

@@ -62,8 +62,14 @@ def seen(sheet: Figure) -> list[Text]:
     return paper.visible_texts(sheet, [ax for ax in sheet.axes if ax.get_visible()])
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize(
+    ("name", "style"),
+    [
+        pytest.param(name, style, marks=[pytest.mark.thorough] * (name != "throughput" and style != "paper-1col"))
+        for style in STYLES
+        for name in VIEWS
+    ],
+)
 def test_texts_are_on_the_page_readable_and_apart(name: str, style: str) -> None:
     sheet = sheet_of(draw(VIEWS[name], style))
     sheet.canvas.draw()

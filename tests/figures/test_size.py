@@ -59,7 +59,14 @@ def test_a_width_has_the_type_sizes_of_its_place(options: dict[str, Any], style:
     assert chosen.width_in == pytest.approx(size[0], abs=1e-3)
 
 
-@pytest.mark.parametrize("size", [{"width": 1.0}, {"width": 3.3, "height": 1.0}, {"width": 0.5, "height": 0.5}])
+@pytest.mark.parametrize(
+    "size",
+    [
+        {"width": 1.0},
+        pytest.param({"width": 3.3, "height": 1.0}, marks=pytest.mark.thorough),
+        pytest.param({"width": 0.5, "height": 0.5}, marks=pytest.mark.thorough),
+    ],
+)
 def test_a_size_in_which_nothing_can_be_read_is_refused_with_the_smallest_that_works(size: dict[str, float]) -> None:
     with pytest.raises(FigureError) as refused:
         figure("throughput", crossed(), **size)

@@ -21,8 +21,14 @@ pytestmark = pytest.mark.root
 KINDS = [(w, m) for w in ACCESSING for m in (MAP_TYPES if w == "lookup" else (None,))]
 
 
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize(("workload", "map_type"), KINDS)
+@pytest.mark.parametrize(
+    ("workload", "map_type", "op"),
+    [
+        pytest.param(*kind, op, marks=[pytest.mark.thorough] * (op != OPS[0] and kind[1] not in (None, MAP_TYPES[0])))
+        for kind in KINDS
+        for op in OPS
+    ],
+)
 def test_the_kernel_counts_n(workload, map_type, op, cache, dut):
     forms = ((0, "bounded", "xdp"), (33, "unrolled", "xdp"), (100, "loop", "xdp"), (1600, "bounded", "xdp"))
     for n, form, hook in (*forms, (100, "bounded", "tc")):

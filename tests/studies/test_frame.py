@@ -276,7 +276,11 @@ def test_a_run_that_another_user_began_measures_nothing_without_the_right(holdin
 
 @pytest.mark.root
 @pytest.mark.parametrize(
-    ("study", "exit_code"), [(("execution", "--backend", "interpreter"), 2), (("jit", "--class", "map lookup"), 3)]
+    ("study", "exit_code"),
+    [
+        (("execution", "--backend", "interpreter"), 2),
+        pytest.param(("jit", "--class", "map lookup"), 3, marks=pytest.mark.thorough),
+    ],
 )
 def test_a_study_that_needs_a_hidden_setting_ends_at_once_with_the_reason(
     study: tuple[str, ...], exit_code: int, tmp_path: Path

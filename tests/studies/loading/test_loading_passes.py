@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.doubles.hosts import Played
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.hosts import Result
 from xdplab.studies.loading import passes
 from xdplab.studies.loading.points import BPF, MODULE, LoadingRequest
 from xdplab.studies.places import Place
@@ -18,71 +18,67 @@ REFUSED = {"type": "error", "step": "load", "message": "p is refused", "log": "R
 NO_TRACER = {"type": "error", "step": "trace", "message": "this kernel cannot", "log": None}
 
 
-class FakeHost:
-    """Answers by the argument of ``--watch``; ``said`` keeps the requests."""
-
-    name = "fake"
+class Watched(Played):
+    """Answers by the argument of ``--watch``; it has no tool whose answer is None."""
 
     def __init__(self, **answers: list[dict[str, Any]] | None) -> None:
+        super().__init__()
         self.answers = answers
-        self.said: list[list[str]] = []
 
-    def run(self, argv: Sequence[str], *, deadline_s: float, check: bool = True, stdin: bytes = b"") -> Result:
-        self.said.append(list(argv))
+    def answer(self, argv: Sequence[str]) -> str | None:
         watched = argv[argv.index("--watch") + 1] if "--watch" in argv else argv[0].rpartition("/")[2]
         lines = self.answers.get(watched, [CYCLE, {"type": "end"}])
-        text = "".join(json.dumps(line) + "\n" for line in lines or ()).encode()
-        return Result("fake", tuple(argv), 0 if lines else 1, text, b"" if lines else b"no such tool", 0.1)
+        return None if lines is None else "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def bench(
-    host: FakeHost, mode: str = BPF, place: str = "vm:6.1:count", clock: str = "instructions"
+    host: Watched, mode: str = BPF, place: str = "vm:6.1:count", clock: str = "instructions"
 ) -> passes.LoadRunner:
     there = Place(place, host, clock, "6.1", place)  # type: ignore[arg-type]
     return passes.LoadRunner(there, "/loadbench", mode, "/p.o", LoadingRequest(loads=7, budget_s=2.0))
 
 
 def test_a_refusal_is_unsupported_with_the_verifiers_message(tmp_path: Path):
-    host = FakeHost(loadbench=[REFUSED])
+    host = Watched(loadbench=[REFUSED])
     with pytest.raises(UnsupportedError, match="load: p is refused: R1 is not allowed"):
         passes.measure(bench(host), tmp_path)
     assert (tmp_path / passes.PLAIN).read_text()  # the output stays
 
 
 def test_a_tool_that_says_nothing_is_an_error_of_its_host(tmp_path: Path):
-    with pytest.raises(HostError, match="no such tool"):
-        passes.measure(bench(FakeHost(loadbench=None)), tmp_path)
+    with pytest.raises(HostError, match="no such command is played"):
+        passes.measure(bench(Watched(loadbench=None)), tmp_path)
 
 
 def test_the_next_tracer_has_its_turn(tmp_path: Path):
-    found = passes.measure(bench(FakeHost(graph=[NO_TRACER])), tmp_path)
+    found = passes.measure(bench(Watched(graph=[NO_TRACER])), tmp_path)
     assert found == ("fentry", None)
 
 
 def test_without_any_tracer_the_reasons_are_kept(tmp_path: Path):
-    told_by, reason = passes.measure(bench(FakeHost(graph=[NO_TRACER], fentry=[NO_TRACER])), tmp_path)
+    told_by, reason = passes.measure(bench(Watched(graph=[NO_TRACER], fentry=[NO_TRACER])), tmp_path)
     assert told_by is None
     assert reason == "function_graph: this kernel cannot; fentry: this kernel cannot"
 
 
 def test_this_machine_is_never_traced_by_function_graph(tmp_path: Path):
-    host = FakeHost(fentry=[NO_TRACER], perf=None)
+    host = Watched(fentry=[NO_TRACER], perf=None)
     _, reason = passes.measure(bench(host, place="host", clock="time"), tmp_path)
-    assert reason == "fentry: this kernel cannot; perf samples: no such tool"
-    assert not any("graph" in argv for argv in host.said)
+    assert reason == "fentry: this kernel cannot; perf samples: no such command is played"
+    assert not any("graph" in argv for argv in host.ran)
 
 
 def test_a_module_has_no_log(tmp_path: Path):
-    host = FakeHost(graph=[NO_TRACER])
+    host = Watched(graph=[NO_TRACER])
     passes.measure(bench(host, MODULE), tmp_path)
-    assert not any("log" in argv for argv in host.said)
+    assert not any("log" in argv for argv in host.ran)
     assert not (tmp_path / passes.LOGGED).exists()
 
 
 @pytest.mark.parametrize(("clock", "budget"), [("time", "2000"), ("instructions", "400")])
 def test_a_counting_guest_gets_a_budget_of_instructions(tmp_path: Path, clock: str, budget: str):
-    host = FakeHost()
+    host = Watched()
     bench(host, clock=clock).run(tmp_path, passes.PLAIN)
-    (argv,) = host.said
+    (argv,) = host.ran
     assert argv[argv.index("--budget-ms") + 1] == budget
     assert argv[argv.index("--repetitions") + 1] == "7"
