@@ -195,6 +195,11 @@ static void ranks_field(const struct session *session, const struct receive_coun
     json_close();
 }
 
+// Plain frames are counted by the device alone, and some count none of XDP's.
+static bool knows_sent(const struct session *session, const struct burst_report *report) {
+    return !session->options.plain || report->tx_packets;
+}
+
 // One field per counter; all of them null, with the reason, where nothing looked.
 static void summary_rx(const struct session *session, const struct burst_report *report) {
     const struct receive_counters *rx = &report->rx;
@@ -222,7 +227,7 @@ static void summary_rx(const struct session *session, const struct burst_report 
 
     json_string("rx_missing", report->rx_missing);
     optional_count("rx_packets", !report->rx_missing, packets);
-    optional_count("lost_packets", !report->rx_missing, lost);
+    optional_count("lost_packets", !report->rx_missing && knows_sent(session, report), lost);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
         optional_count(fields[i].key, numbered, fields[i].value);
     optional_count("rx_flows", numbered, report->rx_flows);
@@ -275,6 +280,8 @@ static void summary_stamps(const struct session *session, const struct burst_rep
     json_open_object("missing");
     if (why)
         json_string("latency", why);
+    if (!knows_sent(session, report))
+        json_string("sent", "the device took no frame, or its driver counts none that XDP sends");
     if (session->options.plain)
         json_string("numbers",
                     "--plain: frames carry neither number nor stamp: the devices count them, and no more");
@@ -298,8 +305,8 @@ void report_summary(const struct session *session, const struct burst_report *re
     json_begin("summary");
     json_string("burst", report->name);
     json_decimal("duration_s", report->duration_s, 9);
-    json_count("tx_packets", report->tx_packets);
-    json_count("tx_bytes", report->tx_bytes);
+    optional_count("tx_packets", knows_sent(session, report), report->tx_packets);
+    optional_count("tx_bytes", knows_sent(session, report), report->tx_bytes);
     summary_rx(session, report);
     optional_count("tx_errors", !report->tx_errors_missing, report->tx_errors);
     json_string("tx_errors_missing", report->tx_errors_missing);

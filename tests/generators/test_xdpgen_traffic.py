@@ -395,6 +395,19 @@ def test_frames_the_device_does_not_take_are_errors(traffic_bench: Bench, one_bu
     assert summary.tx_errors == summary.lost_packets == summary.tx_packets > 0
 
 
+def test_plain_frames_that_no_device_counts_are_null(traffic_bench: Bench) -> None:
+    lab = traffic_bench.lab
+    argv = [traffic_bench.xdpgen, "--interface", lab.tg_interface, "--plain", "--bursts", "a:0.1"]
+    lab.dut.run(["ethtool", "-K", lab.dut_interface, "gro", "off"])
+    try:
+        text = lab.tg.run(argv).text
+    finally:
+        lab.dut.run(["ethtool", "-K", lab.dut_interface, "gro", "on"])
+    (summary,) = [line for line in map(json.loads, text.splitlines()) if line["type"] == "summary"]
+    assert summary["tx_packets"] is summary["tx_bytes"] is summary["lost_packets"] is None
+    assert "sent" in summary["missing"]
+
+
 def test_frames_that_a_peer_takes_no_more_are_errors(traffic_bench: Bench) -> None:
     """Such a frame does not even get into a batch: the device's own count tells how many left."""
     lab = traffic_bench.lab
