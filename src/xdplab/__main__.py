@@ -1,5 +1,6 @@
 """`xdplab`, `python -m xdplab`: the command line, and what the Tab key may put into it."""
 
+import gc
 import os
 
 from xdplab import completion
@@ -10,9 +11,7 @@ def main() -> None:
     if request := os.environ.get(completion.ASKED):
         completion.answer(request)
         return
-    from xdplab.start import quickly
-
-    quickly()
+    gc.set_threshold(100_000, 10, 10)  # an import makes many objects that stay
     from xdplab.cli import main as carry_out
 
     carry_out()

@@ -42,12 +42,7 @@ _MAKER: ContextVar[subprocess.Popen[str] | None] = ContextVar("_MAKER", default=
 @contextmanager
 def beside(figures: bool = False) -> Iterator[None]:
     """Have a maker beside what measures in this block, which draws, too, if there are to be ``figures``."""
-    argv = [
-        sys.executable,
-        "-P",
-        "-c",
-        f"from xdplab.start import quickly; quickly(); from {__name__} import serve; serve({figures})",
-    ]
+    argv = [sys.executable, "-P", "-c", f"from {__name__} import serve; serve({figures})"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(argv, **pipes, text=True, errors="surrogateescape", process_group=0) as maker:
         before = _MAKER.set(maker)
