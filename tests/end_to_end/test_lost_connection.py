@@ -17,6 +17,7 @@ from tests.end_to_end.conftest import _inventory_of, plan, xdplab
 from tests.waiting import until
 from xdplab.deploy.device import snapshot
 from xdplab.labs import Lab
+from xdplab.labs.cache import native_dir
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import read_state
 
@@ -55,6 +56,10 @@ def test_a_run_goes_on_after_a_lost_connection(
     if lab.kind == "inventory":
         pytest.skip("XDPLAB_TEST_INVENTORY is set: this makes its own")
     rack = _inventory_of(lab_name, tmp_path)
+    for host in (lab.dut, lab.tg):  # a server builds its tools: test_inventory_run.py
+        host.run(
+            ["sh", "-c", 'mkdir -p "$1" && ln -sfn "$2" "$1/native"', "sh", "/tmp/xdplab/rack/rack", str(native_dir())]
+        )
     (tmp_path / "cut.yaml").write_text(plan(BLOCK, repetitions, window_s=0.3, retries=0))
     before = [snapshot(host, name).values for host, name in ((lab.dut, "vd0"), (lab.tg, "vg0"))]
     child = forked.Started("--lab", rack, "run", "cut.yaml", "--out", "out", "--no-figures", cwd=tmp_path)

