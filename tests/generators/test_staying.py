@@ -1,6 +1,7 @@
 """A generator stays from trial to trial while its settings stay the same, and each trial has its own bursts."""
 
 import contextlib
+from threading import Event
 
 import pytest
 from tests.generators.conftest import Bench
@@ -80,3 +81,25 @@ def test_an_attached_program_is_awaited_only_as_long_as_there_is_a_controller(tr
             second.read_line(0.7)
         another.tg.close()
         assert until(lambda: not lab.tg.run(["pgrep", "-f", f"^{first.argv[0]} .*dead"], check=False).ok, 2.0)
+
+
+@pytest.mark.parametrize("error", [None, HostError("it was killed")])
+def test_a_program_leaves_meanwhile_however_it_ends(error: HostError | None) -> None:
+    let_go, done = Event(), list[str]()
+
+    class Program:
+        def stop(self) -> None:
+            let_go.wait()
+            done.append("stopped")
+            if error is not None:
+                raise error
+
+        def close(self) -> None:
+            done.append("closed")
+
+    staying = Staying()
+    staying.leave(Program())
+    assert done == []
+    let_go.set()
+    staying.end()
+    assert done == ["stopped", "closed"]

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol
+from threading import Thread
+from typing import Any, Protocol
 
 from xdplab.errors import FormatError, UnsupportedError, XdplabError
 from xdplab.formats.both_ways import both
@@ -196,11 +198,18 @@ class BothWays:
 class Staying:
     """At most one generator, between two trials. A trial takes it for itself, and does not give it back if it fails.
 
-    Starting and ending one takes 0.1 s of a trial.
+    Starting and ending one takes 0.1 s of a trial. A program whose trial is over leaves meanwhile: the kernel waits
+    until no CPU uses it.
     """
 
     def __init__(self) -> None:
         self._kept: Sender | None = None
+        self.await_left: Callable[[], object] = lambda: None
+
+    def leave(self, program: Any) -> None:
+        leaving = Thread(target=_end, args=(program,))
+        leaving.start()
+        self.await_left = leaving.join
 
     def take(self, new: Sender) -> Sender:
         """Return the one that stayed if it is what ``new``, which has not started, would be; end it otherwise.
@@ -225,14 +234,15 @@ class Staying:
         return self._kept is generator
 
     def end(self) -> None:
-        """End the generator before settings change that it depends on; harmless if there is none."""
+        """End both before settings change that they depend on; harmless if there is neither."""
         if self._kept is not None:
             _end(self._kept)
         self._kept = None
+        self.await_left()
 
 
-def _end(generator: Sender) -> None:
+def _end(holder: Any) -> None:
     """Its trials are over and whole: however it ends, nothing of theirs is lost."""
     with suppress(XdplabError):
-        generator.stop()
-    generator.close()
+        holder.stop()
+    holder.close()

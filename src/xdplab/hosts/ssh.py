@@ -305,9 +305,8 @@ def _forget_old(transport: paramiko.Transport) -> None:
     """Forget the numbers of channels that ended long ago: paramiko keeps each for late messages, 1 kB per trial."""
     with transport.lock:
         seen = transport.channels_seen
-        if (
-            len(seen) > 2 * CHANNELS_KNOWN
-        ):  # seldom, because finding the first key of a dict that was emptied from its front is slow
+        # Seldom: to find the first key of a dict that was emptied from its front is slow.
+        if len(seen) > 2 * CHANNELS_KNOWN:
             for number in list(seen)[:-CHANNELS_KNOWN]:
                 del seen[number]
 

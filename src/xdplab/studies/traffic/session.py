@@ -339,6 +339,7 @@ class TrafficSession:
         with self._whole(facts), self._alone(facts):
             measure(self._context, trial, raw, facts)
             if "harness" in trial.point.passes:  # when the trial's own generator has released the device
+                self._context.staying.end()
                 facts.harness = pieces_alone(self._context, trial.point, raw)
 
     @contextmanager

@@ -20,11 +20,11 @@ from xdplab.deploy.afxdp import AfxdpRequest
 from xdplab.deploy.device import reread
 from xdplab.deploy.xdp import Decided, XdpRequest
 from xdplab.errors import HostError, ProgramError, UnsupportedError
+from xdplab.formats.generator import GeneratorReady
 from xdplab.plan import Point, Trial
 from xdplab.plan.factors import HINTS
 from xdplab.plan.points import SLICES, SLICES_S
 from xdplab.programs.image import KEPT_NAME
-from xdplab.programs.work import AccessWork
 from xdplab.run.state import as_json
 from xdplab.studies.test_frames import TestFrames, frames_of, vlan_of
 from xdplab.studies.traffic.dut import SESSION_S, AfxdpSide, DutSide, KernelSide
@@ -73,31 +73,37 @@ class Phases:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Have the generator and the recorders started beside the DUT's part."""
+        """Have the generator started beside the DUT's part."""
         with ExitStack() as stack:
             self._meanwhile = stack.enter_context(ThreadPoolExecutor(1))
-            self._generator = generator = self._context.staying.take(
-                sender(self._context, self._point, deadline_s=SESSION_S)
-            )
-            stack.callback(lambda: self._files.add({name: text.encode() for name, text in generator.outputs.items()}))
-            stack.callback(lambda: None if self._context.staying.has(generator) else generator.close())
-            self._starting = self._meanwhile.submit(generator.start)
+            self._generator = sender(self._context, self._point, deadline_s=SESSION_S)
+            stack.callback(self._end_generator)
+            self._starting = self._meanwhile.submit(self._start_generator)
             stack.callback(wait, [self._starting])  # a generator that is still starting could not be closed
-            probe = self._context.dut_probe
-            self._samples = samples = self._meanwhile.submit(probe.make_ready, ["samples"], deadline_s=SESSION_S)
-            stack.callback(lambda: None if samples.exception() else samples.result().abandon())
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
+    def _start_generator(self) -> GeneratorReady:
+        self._generator = self._context.staying.take(self._generator)
+        return self._generator.start()
+
+    def _end_generator(self) -> None:
+        """End it unless it stays; keep what it printed."""
+        if not self._context.staying.has(self._generator):
+            self._generator.close()
+        self._files.add({name: text.encode() for name, text in self._generator.outputs.items()})
+
     def attach(self) -> None:
         """Attach the program, read the device back, run the user's commands; meanwhile the generator starts."""
         context, point, facts = self._context, self._point, self._facts
+        context.staying.await_left()
         self._side = side = attach(context, point, context.programs[point.program])
-        self._stack.callback(lambda: self._files.add(side.raw_files()))
-        self._stack.callback(side.close)
+        self._attached = self._stack.enter_context(ExitStack())
+        self._attached.callback(lambda: self._files.add(side.raw_files()))
+        self._attached.callback(side.close)
         facts.deployment = side.deployment
         read_device(context, facts)
         set_up(context, point, side)
@@ -105,8 +111,14 @@ class Phases:
         facts.placed = context.lab.place(point.arrangement, point.queues)
 
     def prove_path(self) -> None:
-        """Prove with a few frames that they reach the program and, if they should, come back."""
+        """Prove with a few frames that they reach the program and, if they should, come back.
+
+        Meanwhile the sampler starts, which records later.
+        """
         context, point = self._context, self._point
+        probe = context.dut_probe
+        self._samples = samples = self._meanwhile.submit(probe.make_ready, ["samples"], deadline_s=SESSION_S)
+        self._stack.callback(lambda: None if samples.exception() else samples.result().abandon())
         self._second = second_probes(context.second, point, context.dut_probe, context.tg_probe)
         other = next(iter(self._second), None)
         self._facts.path = prove(
@@ -126,7 +138,7 @@ class Phases:
 
     def run_passes(self) -> None:
         """Measure the headline's window, then each further pass that the plan asks for."""
-        context = self._context
+        context, cpus = self._context, working_cpus(self._context.lab, self._point)
         running = Running(
             context.plan,
             context.dut_probe,
@@ -135,7 +147,7 @@ class Phases:
             self._generator,
             self._files,
             self._facts,
-            clock_command(context, self._point),
+            (context.tools.cpuclock, *map(str, cpus)) if context.lab.clock == "time" else (),
             self._samples.result,
             self._second,
         )
@@ -197,24 +209,17 @@ class Phases:
             self._facts.hints = self._side.hints()
 
     def detach(self) -> None:
-        """Take the program off; the generator stays for the next trial if it can."""
-        detaching = self._meanwhile.submit(self._side.stop)  # the kernel waits until no CPU uses the program
-        self._stack.callback(wait, [detaching])
+        """Let the program go, which the next trial awaits; the generator stays for it if it can."""
+        self._files.add(self._side.raw_files())
+        self._attached.pop_all()
         staying = self._context.staying
+        staying.leave(self._side)
         if self._context.tools.adapter.stays and "harness" not in self._point.passes:  # whose bursts need the device
             staying.give(self._generator)
         else:
             self._generator.stop()
         facts = json.dumps(as_json(self._facts), indent=1, default=str)
         (self._raw / "applied.json").write_text(f"{facts}\n")
-        detaching.result()
-
-
-def clock_command(context: TrialContext, point: Point) -> tuple[str, ...]:
-    """The command that measures the clock of the DUT's CPUs; none if the lab's own clock means nothing."""
-    if context.lab.clock != "time":
-        return ()
-    return (context.tools.cpuclock, *map(str, working_cpus(context.lab, point)))
 
 
 def counts_actions(point: Point) -> bool:
@@ -243,7 +248,7 @@ def record_setup(context: TrialContext, trial: Trial, facts: TrialFacts) -> None
     facts.block, facts.order, facts.repetition = trial.block, trial.order, trial.repetition
     facts.lab, facts.label, facts.times = context.lab.name, context.lab.label, context.lab.clock == "time"
     facts.program_hash = prepared.built.hash
-    facts.load, facts.work = prepared.load, _work(point, prepared)
+    facts.load, facts.work = prepared.load, prepared.work.get("user" if point.mode == "af_xdp" else "kernel")
     vars(facts).update(vars(context.machine))
     facts.xps_missing = None if facts.xps else "the DUT's driver has no choice of CPUs for transmit queues"
     facts.link, facts.generator_alone = context.link, context.alone[frame_key(point)]
@@ -259,10 +264,6 @@ def read_device(context: TrialContext, facts: TrialFacts) -> None:
     if context.machine.device is not None:
         facts.device = reread(context.lab.dut, context.machine.device)
         facts.device.require(rounded=True)
-
-
-def _work(point: Point, prepared: Prepared) -> AccessWork | None:
-    return prepared.work.get("user" if point.mode == "af_xdp" else "kernel")
 
 
 def attach(context: TrialContext, point: Point, prepared: Prepared) -> DutSide:
