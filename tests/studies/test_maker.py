@@ -25,7 +25,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run[Any]:
 
 def test_tables_answer_and_figures_are_made_beside(run: Run[Any]) -> None:
     with maker.beside(True):
-        maker.await_loaded(run.directory.path)
+        maker.prepare(run.directory.path)
+        maker.await_loaded()
         maker.begin()
         assert maker.has_made()
         drawn = maker.drawn(run.directory)
@@ -42,7 +43,8 @@ def test_tables_answer_and_figures_are_made_beside(run: Run[Any]) -> None:
 def test_what_it_would_warn_of_it_leaves_to_the_caller(run: Run[Any]) -> None:
     next(run.directory.path.glob("raw/*/*/*")).unlink()
     with maker.beside():
-        maker.await_loaded(run.directory.path)
+        maker.prepare(run.directory.path)
+        maker.await_loaded()
         maker.begin()
         assert not maker.has_made()
         assert maker.drawn(run.directory) is None

@@ -17,25 +17,29 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from xdplab.errors import ResultsWarning
-from xdplab.figures.outcome import Drawn
-from xdplab.figures.styles import DEFAULT_FORMATS
 from xdplab.lazy import lazy
-from xdplab.run import watching
-from xdplab.run.rundir import RunDirectory
-from xdplab.studies.kept import answer_of, is_in_vain, kept_figures
-from xdplab.studies.kind import Run
-from xdplab.studies.kinds import open_run
 from xdplab.text import step
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from xdplab.figures import save, styles
+    from xdplab.figures.outcome import Drawn
+    from xdplab.run import watching
+    from xdplab.run.rundir import RunDirectory
+    from xdplab.studies import kept, kinds
+    from xdplab.studies.kind import Run
+else:  # a maker begins before its caller has loaded more
+    save, styles = lazy("xdplab.figures.save"), lazy("xdplab.figures.styles")
+    kept, kinds = lazy("xdplab.studies.kept"), lazy("xdplab.studies.kinds")
+    watching = lazy("xdplab.run.watching")
 
 LIBRARIES = ("xdplab.studies.traffic.results", "xdplab.studies.traffic.audits", "pyarrow.parquet", "pyarrow.dataset")
 """What derives a run's tables and answer: most of it is libraries of tables."""
-saving = lazy("xdplab.figures.save")
 _MAKER: ContextVar[subprocess.Popen[str] | None] = ContextVar("_MAKER", default=None)
 
 
@@ -55,12 +59,16 @@ def beside(figures: bool = False) -> Iterator[None]:
             maker.send_signal(signal.SIGINT)  # figures that nobody waits for any more; tables are made whole
 
 
-def await_loaded(run: Path) -> None:
-    """Return when the libraries are loaded, and the run's plan is read: nothing of it goes on while a window is
-    measured."""
+def prepare(run: Path) -> None:
+    """Let the maker, if there is one, read that run's plan once its libraries are loaded."""
+    if (maker := _MAKER.get()) is not None:
+        _tell(maker, str(run))
+
+
+def await_loaded() -> None:
+    """Return when the libraries are loaded, and the plan is read: nothing of it goes on while a window is measured."""
     with step("loading the libraries of tables"):
         if (maker := _MAKER.get()) is not None:
-            _tell(maker, str(run))
             _line(maker)
             return
         for name in LIBRARIES:
@@ -93,7 +101,7 @@ def has_made() -> bool:
 def drawn(run: RunDirectory) -> list[Drawn] | None:
     """Wait for the figures, and return them; None if the maker has drawn none of what the run is now."""
     maker = _MAKER.get()
-    return kept_figures(run) if maker is not None and _has_begun(maker) and _line(maker) == "drawn\n" else None
+    return kept.kept_figures(run) if maker is not None and _has_begun(maker) and _line(maker) == "drawn\n" else None
 
 
 def _has_begun(maker: subprocess.Popen[str]) -> bool:
@@ -112,21 +120,25 @@ def serve(figures: bool) -> None:
         importlib.import_module(name)
     gc.enable()
     path = Path(sys.stdin.readline().removesuffix("\n"))
-    _ = open_run(path).plan
+    _ = kinds.open_run(path).plan
     print("loaded", flush=True)  # noqa: T201
     if sys.stdin.readline():
-        _make(open_run(path), figures)
+        _make(kinds.open_run(path), figures)
 
 
 def _make(run: Run[Any], figures: bool) -> None:
     """Draw in this process, and make tables and answer in another."""
+    from multiprocessing import get_context
+
     context = get_context("fork")
     ready, tables = context.Pipe(duplex=False)
     making = context.Process(target=_make_tables, args=(run, tables))
     making.start()
     tables.close()
     if figures:
-        saving.load_libraries(DEFAULT_FORMATS, intervals=False)
+        gc.disable()
+        save.load_libraries(styles.DEFAULT_FORMATS, intervals=False)
+        gc.enable()
         if ready.recv():
             run.draw_figures()
     making.join()
@@ -136,6 +148,6 @@ def _make(run: Run[Any], figures: bool) -> None:
 
 def _make_tables(run: Run[Any], ready: Connection) -> None:
     run.keep_tables()
-    ready.send(not is_in_vain(watching.counted(run.rows())))
-    answer_of(run.directory, run)
+    ready.send(not kept.is_in_vain(watching.counted(run.rows())))
+    kept.answer_of(run.directory, run)
     print("made", flush=True)  # noqa: T201

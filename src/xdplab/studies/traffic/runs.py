@@ -39,15 +39,10 @@ def lab_for(name: str, plan: Plan | None = None) -> Iterator[Lab]:
 
     The same holds for labs that blocks of ``plan`` name.
     """
-    with _brought_up(name) as lab, labs_of(() if plan is None else plan.blocks, lab):
-        yield lab
-
-
-@contextmanager
-def _brought_up(name: str) -> Iterator[Lab]:
     with ExitStack() as stack:
         with step(f"bringing lab {name} up"):
             lab = stack.enter_context(use_lab(name))
+        stack.enter_context(labs_of(() if plan is None else plan.blocks, lab))
         yield lab
 
 
@@ -130,6 +125,7 @@ class InLab:
         plan, trials = run_plan(folder), run_trials_of(folder)
         ids = set(read_state(folder).owed)
         owed = [trial for trial in trials if trial.trial_id in ids]
+        maker.prepare(folder.path)
         with ExitStack() as held:
             meanwhile = held.enter_context(ThreadPoolExecutor(1))
             labs = held.enter_context(labs_of([trial.point for trial in owed], self.lab)) or {PLAN_LAB: self.lab}
@@ -143,7 +139,7 @@ class InLab:
                 before.result()  # a session takes the port that they describe
             with sessions_in(labs, owed, lambda lab, turn: method.session(lab, folder, plan, turn)) as session_of:
                 before.result()
-                maker.await_loaded(folder.path)
+                maker.await_loaded()
                 stop = race.OpenEnded(folder, plan, trials) if plan.open_ended else None
                 policy = Policy(method.retries(plan), method.pause_s(plan), stop)
                 judged = JudgingObserver(observer, folder, plan.trial.window_s)
