@@ -18,6 +18,7 @@ from tests.cli.entry import ending_with_output
 from xdplab.errors import ResultsWarning
 from xdplab.plan import Plan
 from xdplab.run import derived
+from xdplab.run.gone import all_gone
 from xdplab.run.rundir import RunDirectory, sizes
 from xdplab.run.state import read_state
 from xdplab.studies.kind import Reader, Run, first_table
@@ -74,6 +75,36 @@ def test_tables_are_derived_once(tiny: RunDirectory, monkeypatch: pytest.MonkeyP
     assert derived.is_owed(tiny, trials.RECIPE) is False
 
 
+@pytest.mark.parametrize(
+    ("version", "edit", "parsed"), [(None, False, 1), ("rules of yesterday", False, 3), (None, True, 3)]
+)
+def test_an_attempt_is_parsed_once_by_the_same_rules(
+    tiny: RunDirectory, monkeypatch: pytest.MonkeyPatch, version: str | None, edit: bool, parsed: int
+) -> None:
+    """As of a run that goes on; its tables equal those that are derived at once."""
+    whole = trials.RECIPE.derive(tiny, derived.Before({}))
+    lines = tiny.journal.path.read_bytes().splitlines(keepends=True)
+    ends = [number for number, line in enumerate(lines) if b'"finished"' in line[:20]]
+    tiny.journal.path.write_bytes(b"".join(lines[: ends[2]]))  # the last attempt has not ended
+    earlier = replace(trials.RECIPE, version=version or trials.RECIPE.version)
+    derived.derive(RunDirectory.open(tiny.path), earlier)
+    if edit:  # the same number of attempts, of other trials
+        lines[ends[0]], lines[ends[1]] = lines[ends[1]], lines[ends[0]]
+    tiny.journal.path.write_bytes(b"".join(lines))
+    calls: list[str] = []
+    parse = trials.attempt_rows
+    monkeypatch.setattr(trials, "attempt_rows", lambda *of, **more: calls.append("") or parse(*of, **more))
+    run = RunDirectory.open(tiny.path)
+    derived.derive(run, trials.RECIPE)
+    assert len(calls) == parsed
+    for name, table in whole.items():
+        key = ["trial_id", "attempt"]
+        again = pd.read_parquet(tiny.path / name)
+        pd.testing.assert_frame_equal(
+            *(one.sort_values(key, kind="stable", ignore_index=True) for one in (again, table))
+        )
+
+
 def test_a_new_version_of_the_rules_derives_anew_into_the_cache(
     tiny: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,9 +144,9 @@ def test_a_raw_file_that_is_cut_short_is_gone_too(tmp_path: Path) -> None:
         files = sizes(raw)
     run.record("planned", trials=["x-r1"], blocks=[0])
     run.record("finished", **vars(attempt_of("x-r1", files=files)))
-    assert derived.all_gone(run) == []
+    assert all_gone(run) == []
     os.truncate(run.raw_dir("x-r1", 1) / "counters" / "dut.txt", 2)
-    assert [attempt.trial_id for attempt in derived.all_gone(run)] == ["x-r1"]
+    assert [attempt.trial_id for attempt in all_gone(run)] == ["x-r1"]
 
 
 @pytest.mark.parametrize("missing", ["trials.parquet", "samples.parquet", "manifest.json"])

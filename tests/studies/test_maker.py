@@ -40,6 +40,19 @@ def test_tables_answer_and_figures_are_made_beside(run: Run[Any]) -> None:
     assert held["verdicts"]["valid"] > 0
 
 
+def test_tables_of_a_long_run_are_made_beside_while_it_goes_on(run: Run[Any]) -> None:
+    owed = []
+    with maker.beside():
+        maker.prepare(run.directory.path)
+        maker.await_loaded()
+        for attempts in (maker.LONG - 1, maker.LONG):
+            maker.keep_up(attempts)
+            owed.append(is_owed(run.directory, run.recipe))
+        maker.begin()
+        assert maker.has_made()
+    assert owed == [True, False]
+
+
 def test_what_it_would_warn_of_it_leaves_to_the_caller(run: Run[Any]) -> None:
     next(run.directory.path.glob("raw/*/*/*")).unlink()
     with maker.beside():

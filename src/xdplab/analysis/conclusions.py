@@ -15,7 +15,7 @@ from math import isnan, log
 import pandas as pd
 
 from xdplab.analysis.findings import Finding
-from xdplab.analysis.fit import fit_line, limited_by_dut
+from xdplab.analysis.fit import limited_by_dut, lines_by_repetition
 from xdplab.analysis.load_rules import DISTURBANCES
 from xdplab.analysis.sentences import Estimate, Values
 from xdplab.analysis.series import by_series, reached, settled, valid
@@ -129,11 +129,9 @@ def cost(trials: pd.DataFrame, names: Sequence[str]) -> str:
     naming = [name for name in names if name == "mode" or (name in OF_PROGRAM and name != "accesses")]
     groups: dict[tuple[object, ...], Values] = {}
     for series, rows in by_series(limited_by_dut(trials)):
-        for repetition, points in rows.groupby("repetition"):
-            line = fit_line(points["accesses"].astype(float), points["ns_per_packet"].astype(float))
-            if line is not None and line.c > 0:
-                values = groups.setdefault(_place(rows.iloc[0], naming), {})
-                values.setdefault(series, {})[float(str(repetition))] = line.c
+        slopes = {repetition: line.c for repetition, line in lines_by_repetition(rows) if line.c > 0}
+        if slopes:
+            groups.setdefault(_place(rows.iloc[0], naming), {}).setdefault(series, {}).update(slopes)
     return f"one more access costs {_listed(groups, naming, ' ns')}" if groups else ""
 
 

@@ -213,16 +213,22 @@ def _chosen(baselines: dict[str, list[tuple[str, Row]]], place: str, program: st
 
 
 def _with_visit(row: Row, baselines: Sequence[Row], visits: Visits) -> str | None:
-    """Return the row's reason; with a remark if `--extend`, `resume` or a retry came between its N = 0 and itself."""
-    reason, own_visit = text(row, "reason"), visits.get(_attempt(row))
+    """Return the row's reason; with a remark if `--extend`, `resume` or a retry came between its N = 0 and itself.
+
+    A row that was derived before may have a remark that another attempt made untrue.
+    """
+    parts = [part for part in (text(row, "reason") or "").split("; ") if part and not part.startswith(_OTHER_VISIT)]
+    own_visit = visits.get(_attempt(row))
     others = [visits[_attempt(base)] for base in baselines if _attempt(base) in visits]
     compared = text(row, "verdict") == "valid" and number(row, "accesses")
-    if not compared or own_visit is None or not others or any(visit == own_visit[0] for visit, _ in others):
-        return reason
-    apart = min((abs(own_visit[1] - ended) for _, ended in others))
-    time = f"{apart:.0f} s" if apart < 120 else f"{apart / 60:,.0f} minutes"
-    remark = f"its N = 0 was measured in another visit of the block, {time} apart"
-    return reason if reason and remark in reason else "; ".join(one for one in (reason, remark) if one)
+    if compared and own_visit is not None and others and all(visit != own_visit[0] for visit, _ in others):
+        apart = min(abs(own_visit[1] - ended) for _, ended in others)
+        time = f"{apart:.0f} s" if apart < 120 else f"{apart / 60:,.0f} minutes"
+        parts.append(f"{_OTHER_VISIT}, {time} apart")
+    return "; ".join(parts) or None
+
+
+_OTHER_VISIT = "its N = 0 was measured in another visit of the block"
 
 
 def _attempt(row: Row) -> tuple[str, int]:

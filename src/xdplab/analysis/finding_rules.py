@@ -8,6 +8,7 @@ from math import hypot, isnan, nan, sqrt
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from xdplab.analysis.cost_rules import cost_not_resolved, testrun_contradicted, testrun_disagrees, work_differs
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
@@ -32,7 +33,7 @@ from xdplab.analysis.repetition_rules import (
     repetition_classes,
     repetitions_differ,
 )
-from xdplab.analysis.series import SERIES, by_series, key_of, plain, same_reason, settled, valid
+from xdplab.analysis.series import SERIES, by_series, key_of, places_by, plain, same_reason, settled, valid
 from xdplab.analysis.settings_rules import settings_differ
 from xdplab.text import many
 
@@ -126,7 +127,7 @@ def latency_is_a_ring(trials: pd.DataFrame) -> Iterator[Finding]:
     for label, rows in by_series(valid(trials)):
         filled = rows[rows["latency_mean_ns"].gt(0) & rows["forwarded_pps"].gt(0)]
         for fills in _same_rings(filled):
-            shown = pd.concat([fill.rows for fill in fills])
+            shown = filled.iloc[np.concatenate([fill.places for fill in fills])]
             entries = float(np.mean([fill.entries for fill in fills]))
             count = shown["accesses"].nunique()
             repetitions = names_of([fill.repetition for fill in fills])
@@ -140,24 +141,26 @@ def latency_is_a_ring(trials: pd.DataFrame) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class _Fill:
-    """What a ring held in one repetition of a series: frames per queue, and ``how`` that is known to be a ring."""
+    """What a ring held in one repetition of a series, at these places of its rows: frames per queue, and ``how`` that
+    is known to be a ring."""
 
     repetition: float
-    rows: pd.DataFrame
+    places: NDArray[np.intp]
     entries: float
     how: str
 
 
 def _same_rings(filled: pd.DataFrame) -> list[list[_Fill]]:
     """Return the repetitions in which a ring was full, those with the same depth together."""
+    columns = ("queues_reached", "queues", "latency_mean_ns", "forwarded_pps", "rx_ring_entries")
+    reached, queues, latency, rate, depth = (filled[name].to_numpy(dtype=float, na_value=nan) for name in columns)
+    in_flight = latency * 1e-9 * rate / np.where(np.isnan(reached), queues, reached)
     rings: list[list[_Fill]] = []
-    for repetition, group in filled.groupby("repetition", dropna=False):
-        queues = group["queues_reached"].fillna(group["queues"]).astype(float)
-        in_flight = (group["latency_mean_ns"] * 1e-9 * group["forwarded_pps"]).astype(float) / queues
-        ring = _ring(group, in_flight)
+    for repetition, places in places_by(filled["repetition"]):
+        ring = _ring(in_flight[places], depth[places], rate[places])
         if ring is None:
             continue
-        fill = _Fill(float(str(repetition)), *ring)
+        fill = _Fill(repetition, places[ring[0]], *ring[1:])
         for same in rings:
             if same[0].how == fill.how and abs(fill.entries / same[0].entries - 1) < RING_MATCH:
                 same.append(fill)
@@ -167,16 +170,20 @@ def _same_rings(filled: pd.DataFrame) -> list[list[_Fill]]:
     return rings
 
 
-def _ring(group: pd.DataFrame, in_flight: pd.Series) -> tuple[pd.DataFrame, float, str] | None:
-    """A known ring depth must occur at two N; an unknown one is a constant while the rate changes."""
-    depth = group["rx_ring_entries"].astype("Float64").astype(float)
-    met = (in_flight / depth - 1).abs() < RING_MATCH
+def _ring(
+    in_flight: NDArray[np.float64], depth: NDArray[np.float64], rates: NDArray[np.float64]
+) -> tuple[NDArray[np.bool_], float, str] | None:
+    """Return which rows a ring explains, its entries, and how that is known.
+
+    A known ring depth must occur at two N; an unknown one is a constant while the rate changes.
+    """
+    met = np.abs(in_flight / depth - 1) < RING_MATCH
     if met.sum() >= 2:
-        return group[met], float(in_flight[met].mean()), f"the ring has {depth[met].iloc[0]:.0f} entries"
-    rates = group["forwarded_pps"].astype(float)
-    steady = depth.isna().all() and len(group) >= 3 and in_flight.std(ddof=1) < CHANGE * in_flight.mean()
-    if steady and rates.max() > 1.5 * rates.min():
-        return group, float(in_flight.mean()), "the same while the rate changes"
+        return met, float(in_flight[met].mean()), f"the ring has {depth[met][0]:.0f} entries"
+    if len(rates) < 3 or not np.isnan(depth).all() or rates.max() <= 1.5 * rates.min():
+        return None
+    if in_flight.std(ddof=1) < CHANGE * in_flight.mean():
+        return np.full(len(rates), True), float(in_flight.mean()), "the same while the rate changes"
     return None
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
-from xdplab.analysis.series import by_series, valid
+from xdplab.analysis.series import by_series, places_by, valid
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,15 @@ def _solve(
     unscale = np.array([1.0, 1 / scale])
     solution: NDArray[np.float64] = inverse @ (design.T @ (weights * t)) * unscale
     return solution, np.asarray(inverse * np.outer(unscale, unscale), dtype=np.float64)
+
+
+def lines_by_repetition(rows: pd.DataFrame) -> Iterator[tuple[float, Line]]:
+    """Yield each repetition of a series that has two N, and the line of its service times."""
+    accesses, times = (rows[name].to_numpy(dtype=float, na_value=nan) for name in ("accesses", "ns_per_packet"))
+    for repetition, places in places_by(rows["repetition"]):
+        line = fit_line(accesses[places], times[places])
+        if line is not None:
+            yield repetition, line
 
 
 STAGE = "dut_stage"

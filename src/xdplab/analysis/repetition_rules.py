@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from xdplab.analysis.findings import Finding, files_of, points_of
-from xdplab.analysis.fit import fit_line, limited_by_dut
+from xdplab.analysis.fit import limited_by_dut, lines_by_repetition
 from xdplab.analysis.intervals import Spread, special, t_quantile
 from xdplab.analysis.series import by_series, point_label, valid
 from xdplab.analysis.values import is_null, three_digits
@@ -223,11 +223,11 @@ def repetition_classes(trials: pd.DataFrame) -> Iterator[Finding]:
         return
     spreads = spread_of_points(_at_maximum(trials))
     for label, rows in by_series(limited):
-        slopes: dict[float, tuple[float, float]] = {}
-        for repetition, group in rows.groupby("repetition"):
-            line = fit_line(group["accesses"].astype(float), group["ns_per_packet"].astype(float))
-            if line is not None and line.points >= 3 and not isnan(line.c_se):
-                slopes[float(str(repetition))] = (line.c, line.c_se)
+        slopes = {
+            repetition: (line.c, line.c_se)
+            for repetition, line in lines_by_repetition(rows)
+            if line.points >= 3 and not isnan(line.c_se)
+        }
         others = _elsewhere(spreads, set(rows["point_id"]))["spread"]
         classes = _split(slopes, _usual(others) if len(others) >= OTHER_POINTS else 0.0)
         if len(classes) < 2:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from xdplab.analysis.values import Row, is_null
@@ -94,6 +95,15 @@ def _objects(column: pd.Series) -> np.ndarray[Any, Any]:
         return cells
     codes, levels = pd.factorize(column)
     return np.array([*levels.tolist(), None], dtype=object)[codes]  # null has the code -1
+
+
+def places_by(numbers: pd.Series) -> Iterator[tuple[float, NDArray[np.intp]]]:
+    """Yield each value of a column of numbers, ascending, NaN for null, and the places of the rows that have it: to
+    group a table of thousands of repetitions takes seconds."""
+    values = numbers.to_numpy(dtype=float, na_value=float("nan"))
+    levels, codes = np.unique(values, return_inverse=True)
+    ends = np.cumsum(np.bincount(codes, minlength=len(levels)))
+    yield from zip(levels.tolist(), np.split(np.argsort(codes, kind="stable"), ends[:-1]), strict=True)
 
 
 def rows_where(trials: pd.DataFrame, mask: pd.Series) -> pd.DataFrame:

@@ -29,7 +29,7 @@ from xdplab.cli.options import PATH, PICTURE_FORMATS, options_as
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import STYLES, VENUES
 from xdplab.lazy import lazy
-from xdplab.run.derived import all_gone, warn_gone
+from xdplab.run.gone import all_gone, warn_gone
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import kept
 from xdplab.studies.kinds import open_run

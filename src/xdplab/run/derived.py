@@ -1,50 +1,64 @@
-"""The tables that are derived from a run's journal and raw files: once, and again only when the rules change. Reading
-never writes into a run."""
+"""The tables that are derived from a run's journal and raw files: once for each attempt, and again only when the rules
+change. Reading never writes into a run."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xdplab.errors import ResultsError, ResultsWarning
+from xdplab.errors import ResultsError
 from xdplab.run.disk import replacing
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, attempts_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Tables = Mapping[str, "pd.DataFrame"]
 _STAMP = b"xdplab"
-MOST_NAMED = 3
+_ATTEMPTS = re.compile(rb"\d+")
+
+
+@dataclass(frozen=True)
+class Before:
+    """The tables that a run has: of its first ``current`` attempts by the rules of now; with 0, by other rules."""
+
+    tables: Tables
+    current: int = 0
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How the tables of a kind of run are made.
 
-    ``derive(run, before)`` returns every table of ``files``; ``before`` has the run's existing tables, which follow
-    other rules or have fewer attempts. ``version`` changes whenever the same raw files would give other tables. Tables
-    that came with the run have no ``derive``. ``needs_raw``: it reads raw files, not only the journal.
+    ``derive(run, before)`` returns every table of ``files``. ``version`` changes whenever the same raw files would give
+    other tables. Tables that came with the run have no ``derive``. ``needs_raw``: it reads raw files, not only the
+    journal.
     """
 
     files: tuple[str, ...]
     version: str
-    derive: Callable[[RunDirectory, Tables], Tables] | None
+    derive: Callable[[RunDirectory, Before], Tables] | None
     needs_raw: bool = True
 
-    def stamp(self, run: RunDirectory) -> bytes:
-        """Return the stamp of current tables of this run."""
-        return f"{run.journal.count('finished')} attempts, {self.version}".encode()
+    def stamp(self, attempts: int) -> bytes:
+        """Return the stamp of tables of a run's first attempts."""
+        return f"{attempts} attempts, {self.version}".encode()
+
+    def attempts_in(self, folder: Path) -> int | None:
+        """Return of how many attempts a folder has the tables; None if it has none, or they follow other rules."""
+        stamps = {_stamp_of(folder / name) for name in self.files}
+        stamp = stamps.pop() if len(stamps) == 1 else None
+        attempts = _ATTEMPTS.match(stamp or b"")
+        return int(attempts[0]) if attempts and stamp == self.stamp(int(attempts[0])) else None
 
 
 def is_owed(run: RunDirectory, recipe: Recipe) -> bool:
     """True if the run has no tables, or if its tables were made from fewer attempts or by other rules."""
-    return recipe.derive is not None and not _current(run.path, recipe, recipe.stamp(run))
+    return recipe.derive is not None and recipe.attempts_in(run.path) != run.journal.count("finished")
 
 
 def table(
@@ -57,13 +71,13 @@ def table(
     """
     if recipe.derive is None:
         return _read(run.path / name, read)
-    stamp = recipe.stamp(run)
+    attempts = run.journal.count("finished")
     for folder in (run.path, run.cache):
-        if _current(folder, recipe, stamp):
+        if recipe.attempts_in(folder) == attempts:
             return _read(folder / name, read)
-    tables = recipe.derive(run, _before(run, recipe))
+    tables = recipe.derive(run, _before(run, recipe, attempts))
     with suppress(ResultsError, OSError):  # a cache that cannot be written only costs time
-        _write(run.cache, tables, stamp)
+        _write(run.cache, tables, recipe.stamp(attempts))
     return tables[name]
 
 
@@ -74,45 +88,18 @@ def derive(run: RunDirectory, recipe: Recipe) -> Path:
     """
     if recipe.derive is None:
         return run.path
-    folder, stamp = run.outputs, recipe.stamp(run)
-    if not _current(folder, recipe, stamp):
-        _write(folder, recipe.derive(run, _before(run, recipe)), stamp)
+    folder, attempts = run.outputs, run.journal.count("finished")
+    if recipe.attempts_in(folder) != attempts:
+        _write(folder, recipe.derive(run, _before(run, recipe, attempts)), recipe.stamp(attempts))
     return folder
 
 
-def raw_gone(run: RunDirectory, attempt: Attempt) -> bool:
-    """True if raw files of a measured attempt are missing or truncated."""
-    if attempt.status != "measured":
-        return False
-    folder = run.raw_dir(attempt.trial_id, attempt.attempt)
-    return any(_bytes(folder / name) != size for name, size in attempt.files.items())
-
-
-def warn_gone(run: RunDirectory, gone: Sequence[Attempt]) -> None:
-    """Warn that raw files are gone."""
-    if gone:
-        named = ", ".join(f"{a.trial_id}/{a.attempt}" for a in gone[:MOST_NAMED])
-        more = f" and {len(gone) - MOST_NAMED} more" if len(gone) > MOST_NAMED else ""
-        message = f"{run.path}: raw files of {len(gone)} attempts are gone ({named}{more}): rows derived from them stay"
-        warnings.warn(message, ResultsWarning, stacklevel=2)
-
-
-def all_gone(run: RunDirectory) -> list[Attempt]:
-    """Return the attempts whose raw files are gone."""
-    return [attempt for attempt in attempts_of(run) if raw_gone(run, attempt)]
-
-
-def _bytes(path: Path) -> int | None:
-    return path.stat().st_size if path.is_file() else None
-
-
-def _before(run: RunDirectory, recipe: Recipe) -> Tables:
-    paths = {name: run.path / name for name in recipe.files}
-    return {name: _read(path) for name, path in paths.items() if path.is_file()}
-
-
-def _current(folder: Path, recipe: Recipe, stamp: bytes) -> bool:
-    return all(_stamp_of(folder / name) == stamp for name in recipe.files)
+def _before(run: RunDirectory, recipe: Recipe, attempts: int) -> Before:
+    """Return the tables of the most attempts; where none follow the rules of now, the run's own."""
+    counts = [(recipe.attempts_in(folder) or 0, folder) for folder in (run.path, run.cache)]
+    current, folder = max(((n if n <= attempts else 0, folder) for n, folder in counts), key=lambda one: one[0])
+    paths = {name: folder / name for name in recipe.files}
+    return Before({name: _read(path) for name, path in paths.items() if path.is_file()}, current)
 
 
 def _stamp_of(path: Path) -> bytes | None:

@@ -39,6 +39,11 @@ def frame(rows: Sequence[Mapping[str, object]], table: Sequence[Column[Any]]) ->
     )
 
 
+def extended(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with more rows of the same columns behind its own."""
+    return rows if table.empty else table if rows.empty else pd.concat([table, rows], ignore_index=True)
+
+
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return rows for JSON: numbers with all their digits; null for what is null or not finite."""
     columns = {str(name): map(_plain, cells.tolist()) for name, cells in table.items()}

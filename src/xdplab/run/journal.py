@@ -51,9 +51,17 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-@lru_cache(maxsize=4096)  # the attempts of a run have files of the same names
-def _is_file(value: Any) -> bool:
-    return isinstance(value, str) and not value.startswith("/") and ".." not in value.split("/")
+def _are_files(value: Any) -> bool:
+    """Whether it has the bytes of files by their names in a folder: a journal has hundreds of thousands of them."""
+    if not isinstance(value, dict):
+        return False
+    sizes = value.values()
+    return not value or (set(map(type, sizes)) == {int} and 0 <= min(sizes) <= max(sizes) < _MOST and _inside(*value))
+
+
+@lru_cache(maxsize=256)  # the attempts of a run have files of the same names
+def _inside(*files: str) -> bool:
+    return not any(name.startswith("/") or ".." in name.split("/") for name in files)
 
 
 def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -77,7 +85,7 @@ COUNTS, NUMBERS = (
 )
 FACTS = ValueKind("a mapping", lambda value: isinstance(value, dict))
 FLAG = ValueKind("true or false", lambda value: isinstance(value, bool))
-FILES = ValueKind("file names in the attempt with their bytes", _map_of(_is_file, _is_count))
+FILES = ValueKind("file names in the attempt with their bytes", _are_files)
 WORDS = ValueKind("a mapping of texts", _map_of(_is_text, _is_text))
 PLAN = ValueKind("the name of a plan in the run", lambda value: _is_text(value) and _PLAN.fullmatch(value) is not None)
 STATUS = ValueKind("measured, unsupported or failed", lambda value: value in ("measured", "unsupported", "failed"))
@@ -172,7 +180,7 @@ class CheckedLines:
 def parsed(line: bytes) -> dict[str, Any]:
     """Return the event that a line is, unchecked. Raises NotAnEventError."""
     try:
-        event = json.loads(line)
+        event = json.loads(line.decode())
         if _SURROGATE.search(line):  # half a character can be written nowhere
             json.dumps(event, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
@@ -256,13 +264,18 @@ class Journal:
 
     def count(self, kind: str) -> int:
         """Return how many whole lines are of this kind."""
-        deque(self._lines(), maxlen=0)
+        self._check()
         return self._checked.counts[kind]
 
     def last(self) -> dict[str, Any] | None:
         """Return the last event; None if there is none."""
-        deque(self._lines(), maxlen=0)
+        self._check()
         return self._checked.last
+
+    def _check(self) -> None:
+        """Check the lines that are new."""
+        if not self.path.exists() or self.path.stat().st_size != self._checked.size:
+            deque(self._lines(), maxlen=0)
 
     def _lines(self) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
         """Yield every whole line; with its event, if this is the first reading of it."""

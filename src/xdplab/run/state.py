@@ -165,10 +165,6 @@ class RunState:
         return [t for t, a in self.last.items() if a.status == "failed"]
 
     @property
-    def settled(self) -> set[str]:
-        return {t for t, a in self.last.items() if a.status != "failed"}
-
-    @property
     def owed(self) -> list[str]:
         """Trials that have no attempt, or whose last one failed, in the order they are planned."""
         return [trial_id for trial_id in self._planned if trial_id in self._owed]
@@ -303,7 +299,7 @@ def read_state(run: RunDirectory) -> RunState:
                 state.plan(event["trials"], event["blocks"], event.get("costs_s", ()))
                 state.open_ended |= event.get("open_ended", False)
             case "finished":
-                state.add(_attempt(event).ended)
+                state.add(Ended(*(event[name] for name in _OF_ENDED)))
             case "released":
                 state.release(event["trials"])
             case "ended":
@@ -320,18 +316,17 @@ def read_state(run: RunDirectory) -> RunState:
     return state
 
 
+_OF_ENDED, _OF_ATTEMPT = (tuple(field.name for field in fields(kind)) for kind in (Ended, Attempt))
+
+
 def attempts_of(run: RunDirectory) -> Iterator[Attempt]:
     """Yield every finished attempt in order, with its facts."""
-    return map(_attempt, run.journal.events("finished"))
+    return (Attempt(*(event[name] for name in _OF_ATTEMPT)) for event in run.journal.events("finished"))
 
 
 def last_attempts(run: RunDirectory) -> dict[str, Attempt]:
     """Return the attempt that counts of each trial, with its facts."""
     return {attempt.trial_id: attempt for attempt in attempts_of(run)}
-
-
-def _attempt(event: dict[str, Any]) -> Attempt:
-    return Attempt(**{field.name: event[field.name] for field in fields(Attempt)})
 
 
 F = TypeVar("F")

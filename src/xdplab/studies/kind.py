@@ -14,7 +14,7 @@ from xdplab.analysis import MARGIN
 from xdplab.errors import ResultsError, XdplabError
 from xdplab.labs import Lab
 from xdplab.lazy import lazy
-from xdplab.run.derived import Recipe, all_gone, derive, is_owed, table, warn_gone
+from xdplab.run.derived import Recipe, derive, is_owed, table
 from xdplab.run.progress import Observer, silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from xdplab.studies.tables import Table
 
 kept, provenance = lazy("xdplab.studies.kept"), lazy("xdplab.studies.provenance")
-maker = lazy("xdplab.studies.maker")
+maker, gone = lazy("xdplab.studies.maker"), lazy("xdplab.run.gone")
 P = TypeVar("P")
 Reader = Callable[[Path], "pd.DataFrame"]
 """Reads a table's file, for callers that need only a part."""
@@ -231,7 +231,7 @@ class Run(Generic[P]):
     def check_raw(self) -> None:
         """Warn (ResultsWarning) where raw files are gone that the tables are made from."""
         if self.recipe.needs_raw:
-            warn_gone(self.directory, all_gone(self.directory))
+            gone.warn_gone(self.directory, gone.all_gone(self.directory))
 
     def attempts(self, read: Reader | None = None) -> pd.DataFrame:
         """Return the rows of the first table; of XDP traffic every attempt that ended. Writes nothing into the run."""

@@ -40,6 +40,9 @@ else:  # a maker begins before its caller has loaded more
 
 LIBRARIES = ("xdplab.studies.traffic.results", "xdplab.studies.traffic.audits", "pyarrow.parquet", "pyarrow.dataset")
 """What derives a run's tables and answer: most of it is libraries of tables."""
+LONG = 1_000
+"""Attempts from which on a run is long."""
+KEEP = "keep"
 _MAKER: ContextVar[subprocess.Popen[str] | None] = ContextVar("_MAKER", default=None)
 
 
@@ -73,6 +76,16 @@ def await_loaded() -> None:
             return
         for name in LIBRARIES:
             importlib.import_module(name)
+
+
+def keep_up(attempts: int) -> None:
+    """Let the maker, if there is one, make the tables of a long run's first ``attempts``, if many are new, and wait for
+    it: a kill leaves few to be derived, and so does the run's end. They are written anew each time, so the more there
+    are, the seldomer."""
+    due = attempts >= LONG and attempts % (10 ** (len(str(attempts)) - 1) // 2) == 0
+    if due and (maker := _MAKER.get()) is not None:
+        _tell(maker, KEEP)
+        _line(maker)
 
 
 def begin() -> None:
@@ -113,17 +126,22 @@ def _line(maker: subprocess.Popen[str]) -> str:
 
 
 def serve(figures: bool) -> None:
-    """Load the libraries and read the plan of the run that the first line names; make the rest at the second line."""
+    """Load the libraries and read the plan of the run that the first line names; make the rest at the last line, and
+    tables of what has ended at each `KEEP` before it."""
     warnings.simplefilter("error", ResultsWarning)  # what there is to say, the caller says
     gc.disable()  # an import makes many objects that stay
     for name in LIBRARIES:
         importlib.import_module(name)
     gc.enable()
     path = Path(sys.stdin.readline().removesuffix("\n"))
-    _ = kinds.open_run(path).plan
+    run = kinds.open_run(path)
+    _ = run.plan
     print("loaded", flush=True)  # noqa: T201
-    if sys.stdin.readline():
-        _make(kinds.open_run(path), figures)
+    while line := sys.stdin.readline():
+        if line != f"{KEEP}\n":
+            _make(kinds.open_run(path), figures)
+        run.keep_tables()
+        print("kept", flush=True)  # noqa: T201
 
 
 def _make(run: Run[Any], figures: bool) -> None:

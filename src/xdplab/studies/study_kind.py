@@ -12,8 +12,9 @@ from typing import Any, Generic, Protocol
 import pandas as pd
 
 from xdplab.errors import LabError, ResultsError
-from xdplab.run.derived import Recipe, Tables, all_gone, warn_gone
+from xdplab.run.derived import Before, Recipe, Tables
 from xdplab.run.engine import Engine, F, InTurn, OfT, Session, SessionOf, T, Workers, run_trials
+from xdplab.run.gone import all_gone, warn_gone
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState
@@ -86,11 +87,11 @@ def study_kind(
     name = planning.study
 
     def recipe(run: Run[StudyPlan[R, P]]) -> Recipe:
-        def derived(directory: RunDirectory, before: Tables) -> Tables:
+        def derived(directory: RunDirectory, before: Before) -> Tables:
             """If raw files are gone, the run's existing table stays as it is."""
             gone = all_gone(directory)
             warn_gone(directory, gone)
-            return before if gone and before else {f"{name}.parquet": table(run.plan)}
+            return before.tables if gone and before.tables else {f"{name}.parquet": table(run.plan)}
 
         return Recipe((f"{name}.parquet",), version, derived)
 

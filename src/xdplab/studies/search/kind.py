@@ -14,7 +14,7 @@ import pandas as pd
 from xdplab.errors import PlanError, ResultsError
 from xdplab.labs import Lab
 from xdplab.plan import Plan, Trial
-from xdplab.run.derived import Recipe, Tables
+from xdplab.run.derived import Before, Recipe, Tables
 from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.studies.comparing import ComparedRuns, compared_rows
 from xdplab.studies.kind import Kind, Run
@@ -83,7 +83,7 @@ _RFC2544 = {
 }
 
 
-def _searched(run: RunDirectory, _before: Tables) -> Tables:
+def _searched(run: RunDirectory, _before: Before) -> Tables:
     return {TABLE: search_table(run, {trial.trial_id: trial for trial in run_trials_of(run)})}
 
 

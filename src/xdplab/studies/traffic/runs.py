@@ -164,6 +164,7 @@ class JudgingObserver:
     """The points that have had an invalid trial."""
 
     def started(self, state: RunState, trial: AnyTrial) -> None:
+        maker.keep_up(len(state.attempts))  # nothing is measured now
         self.seen.started(state, trial)
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:

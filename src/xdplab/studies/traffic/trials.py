@@ -7,7 +7,7 @@ histograms of a run's latencies.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,13 @@ from xdplab.formats.generator import Burst, Histogram, parse_output
 from xdplab.generators import OUTPUT, OUTPUT_BACK
 from xdplab.plan import Trial
 from xdplab.run.columns import Column, ColumnValues, by_name
-from xdplab.run.derived import Recipe, Tables, all_gone, table, warn_gone
-from xdplab.run.frames import frame
+from xdplab.run.derived import Before, Recipe, Tables, table
+from xdplab.run.frames import extended, frame
+from xdplab.run.gone import raw_gone, warn_gone
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, attempts_of, last_attempts
 from xdplab.studies.traffic.columns import (
+    COLUMNS,
     LIMIT,
     MEASURED,
     NAMES,
@@ -40,6 +42,7 @@ from xdplab.studies.traffic.columns import (
     trials_frame,
 )
 from xdplab.studies.traffic.columns.source import COUNTERS_FOLDER, TrialSource
+from xdplab.studies.traffic.pdr import stored
 from xdplab.studies.traffic.run_files import run_plan, run_trials_of
 
 Row = dict[str, Any]
@@ -126,20 +129,23 @@ def _latency(raw: Path) -> Histogram | None:
     return (bursts[0] if len(bursts) == 1 else both(*bursts)).latency
 
 
-def _derive(run: RunDirectory, before: Tables) -> Tables:
-    """Make the rows of every attempt from the journal and the raw files.
+def _derive(run: RunDirectory, before: Before) -> Tables:
+    """Make the rows of every attempt from the journal and the raw files; those of ``before`` that are current stay.
 
     If raw files are gone, the run's existing rows stay as they are, and their reason says so.
     """
     trials = {t.trial_id: t for t in run_trials_of(run)}
     window_s = run_plan(run).trial.window_s
-    gone = all_gone(run)
+    attempts = list(attempts_of(run))
+    held = _current(run, before, attempts)
+    missing = attempts[len(held[TRIALS]) :]
+    gone = [attempt for attempt in missing if raw_gone(run, attempt)]
     warn_gone(run, gone)
     kept = {(attempt.trial_id, attempt.attempt) for attempt in gone}
-    old_rows, old_samples = (_by_attempt(before.get(name), kept) for name in (TRIALS, SAMPLES_FILE))
+    old_rows, old_samples = (_by_attempt(before.tables.get(name), kept) for name in (TRIALS, SAMPLES_FILE))
     rows: list[Row] = []
     samples: list[Row] = []
-    for attempt in attempts_of(run):
+    for attempt in missing:
         key = (attempt.trial_id, attempt.attempt)
         if key in old_rows:
             # If a column is newer than the table and is a factor, the plan gives its value.
@@ -149,8 +155,18 @@ def _derive(run: RunDirectory, before: Tables) -> Tables:
             derived = attempt_rows(run, trials[attempt.trial_id], attempt, window_s=window_s)
             rows.append(derived.row)
             samples += derived.samples
-    table = derive(trials_frame(rows), _visits(run, trials))
-    return {TRIALS: with_own_metrics(table), SAMPLES_FILE: frame(samples, SAMPLES)}
+    table = derive(extended(held[TRIALS], trials_frame(rows)), _visits(run, trials))
+    return {TRIALS: with_own_metrics(table), SAMPLES_FILE: extended(held[SAMPLES_FILE], frame(samples, SAMPLES))}
+
+
+def _current(run: RunDirectory, before: Before, attempts: Sequence[Attempt]) -> dict[str, pd.DataFrame]:
+    """Return the rows that stay: those of the first attempts, by the rules of now. What is said of a load that is a
+    share of a PDR may change with the searches that the run has."""
+    keys = [(attempt.trial_id, attempt.attempt) for attempt in attempts[: before.current]]
+    names = {TRIALS: COLUMNS, SAMPLES_FILE: SAMPLES}
+    if keys and not stored(run) and keys == list(zip(*(before.tables[TRIALS][name] for name in KEY), strict=True)):
+        return {name: before.tables[name][[column.name for column in table]] for name, table in names.items()}
+    return {name: frame((), table) for name, table in names.items()}
 
 
 def _visits(run: RunDirectory, trials: Mapping[str, Trial]) -> Visits:
@@ -195,6 +211,7 @@ def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[
 
 
 TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
+KEY = ("trial_id", "attempt")
 SAMPLE_NAMES = {column.name for column in SAMPLES}
 RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, visits 2, columns {columns_version()}", _derive)
 

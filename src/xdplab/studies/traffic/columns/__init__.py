@@ -12,7 +12,7 @@ from xdplab.analysis.derived import ACROSS_TRIALS
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.plan import Point
 from xdplab.run.columns import Column, by_name, version_of
-from xdplab.run.frames import frame
+from xdplab.run.frames import NULL_REASONS, frame
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.traffic.columns.dut import DUT
 from xdplab.studies.traffic.columns.program import PROGRAM
@@ -65,9 +65,6 @@ LIMIT: tuple[Column[TrialSource], ...] = (
 )  # fmt: skip
 """Of measured trials alone."""
 
-NULLS: tuple[Column[Any], ...] = (
-    Column("null_reasons", "json", "state", "reasons of null columns, a JSON object: column to reason"),
-)
 TRIALS: Mapping[str, tuple[Column[Any], ...]] = {
     "The trial and its point": POINT,
     "What was set up": SETUP,
@@ -77,7 +74,7 @@ TRIALS: Mapping[str, tuple[Column[Any], ...]] = {
     "Costs, from several trials": ACROSS_TRIALS,
     "The program": PROGRAM,
     "Latency and lateness": LATENCY,
-    "Verdict": (*VERDICT, *LIMIT, *NULLS),
+    "Verdict": (*VERDICT, *LIMIT, NULL_REASONS),
 }
 """All columns of trials.parquet, by heading."""
 COLUMNS = tuple(column for columns in TRIALS.values() for column in columns)
