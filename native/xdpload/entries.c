@@ -370,6 +370,7 @@ static bool fill_some(struct entries *outer, const char *counts, const struct sh
     }
     outer->values = (const char *)fds;
     done = done && hold_all(outer);
+    outer->values = NULL;
     while (made)
         close(fds[--made]);
     return done;
@@ -379,7 +380,7 @@ static bool fill_some(struct entries *outer, const char *counts, const struct sh
 // keys of these entries, then all values.
 static bool fill_maps_in(const struct bpf_map *map, const struct file *file) {
     const struct shape *template = shape_in(map), shape = shape_of(map);
-    struct entries outer, inner;
+    struct entries outer, inner = {0};
     const char *counts = NULL;
     if (!template)
         return refuse(bpf_map__name(map), EINVAL, "the object does not declare the maps in it");
