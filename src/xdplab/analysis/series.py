@@ -103,7 +103,7 @@ def places_by(numbers: pd.Series) -> Iterator[tuple[float, NDArray[np.intp]]]:
     values = numbers.to_numpy(dtype=float, na_value=float("nan"))
     levels, codes = np.unique(values, return_inverse=True)
     ends = np.cumsum(np.bincount(codes, minlength=len(levels)))
-    yield from zip(levels.tolist(), np.split(np.argsort(codes, kind="stable"), ends[:-1]), strict=True)
+    yield from zip(levels.tolist(), np.split(np.argsort(codes, kind="stable"), ends)[:-1], strict=True)
 
 
 def rows_where(trials: pd.DataFrame, mask: pd.Series) -> pd.DataFrame:
