@@ -113,7 +113,7 @@ def test_other_files_of_a_run_are_refused_with_their_name(run: Path, damage: Cal
     assert {path.name for path in run.parent.parent.iterdir()} <= {"runs", "cache"}
 
 
-@pytest.mark.parametrize("manifest", ["[]", "{", "null", '{"sessions": [5]}'])
+@pytest.mark.parametrize("manifest", ["[]", "{", '{"sessions": [5]}'])
 def test_what_a_manifest_says_decides_nothing(run: Path, manifest: str) -> None:
     """It is made of the journal, and a stranger's may say anything."""
     (run / "manifest.json").write_text(manifest)

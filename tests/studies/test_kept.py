@@ -98,19 +98,23 @@ def test_a_report_takes_the_figures_of_the_run_and_draws_others_alike(
     opened = open_run(run.path)
     alike = drawn(opened)
     opened.draw_figures()
+    draw = Run.draw_figures
     monkeypatch.setattr(Run, "draw_figures", None)
     taken = drawn(opened)
     assert (taken[1], [one.svg for one in taken[0]]) == (alike[1], [one.svg for one in alike[0]])
     assert [one.caption for one in taken[0]] == [one.caption for one in alike[0]]
+    draw(opened, ["throughput"], style="slides")
+    assert kept.kept_figures(run) is None, "what was drawn otherwise is not kept for it"
 
 
 @pytest.mark.parametrize("change", ["another style", "a file gone", "another table", "other code"])
-def test_a_report_draws_figures_that_are_not_current(
+def test_figures_are_not_current_after_a_change(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     opened = open_run(run.path)
-    opened.draw_figures()
-    first = drawn(opened)
+    files = opened.draw_figures(["throughput"])
+    kept.keep_figures(run, files, kept.made_from(run))
+    assert kept.kept_figures(run) == files
     if change == "another style":
         opened.draw_figures(["throughput"], style="slides")
     elif change == "a file gone":
@@ -120,8 +124,4 @@ def test_a_report_draws_figures_that_are_not_current(
         (run.path / "copy").replace(run.path / "trials.parquet")
     else:
         monkeypatch.setattr(kept, "newest", lambda folder: [folder, 0.0])
-    again: list[Any] = []
-    draw = Run.draw_figures
-    monkeypatch.setattr(Run, "draw_figures", lambda *args, **options: again.append(1) or draw(*args, **options))
-    assert [one.svg for one in drawn(opened)[0]] == [one.svg for one in first[0]]
-    assert again == [1]
+    assert kept.kept_figures(run) is None
