@@ -1,11 +1,13 @@
 """A study's answer: sentences of its data come first, and its tables fit a terminal. Of the oracle's recorded runs."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from tests.oracle.expected import texts
 from tests.oracle.kinds import RECORDED
 from tests.unpack import unpacked
 
@@ -29,14 +31,26 @@ def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Run[Any]:
 def test_a_study_answers_first_in_three_sentences_and_its_tables_fit_a_terminal(recorded: Run[Any]) -> None:
     sentences = recorded.summary()[:MOST]
     assert all(line.endswith(".") for line in sentences)
-    answer, _, tables = CliRunner().invoke(cli, ["show", str(recorded.directory.path)]).output.partition("\n\n")
+    shown = CliRunner().invoke(cli, ["show", str(recorded.directory.path)]).output
+    answer, _, tables = shown.partition("\n\n")
     assert answer.startswith(sentences[0])
     assert [line for line in tables.splitlines() if len(line) > BROADEST] == []
+    words, meanings = " ".join(shown.split()).lower(), [table.meaning for table in recorded.tables().values()]
+    assert [line for line in meanings if line and words.count(line.rstrip(".").lower()) != 1] == []
     placed = [table for table in recorded.tables().values() if table.above]
     for place in {str(place) for table in placed for place in table.frame[table.above[0]]}:
         assert sum(line.startswith(place) for line in tables.splitlines()) == sum(
             place in set(table.frame[table.above[0]]) for table in placed
         )
+
+
+@pytest.mark.parametrize("name", [*STUDIES, "cost"])
+def test_each_table_has_a_line_but_one_of_times_that_were_measured_once(name: str) -> None:
+    tables = {
+        file: text.decode().split("\n")[2] for file, text in texts(name).items() if re.match(r"tables/.*\.md", file)
+    }
+    untold = [file for file, line in tables.items() if line.startswith("|")]
+    assert (bool(tables), untold) == (True, ["tables/compile.md"] if name == "loading" else [])
 
 
 @pytest.mark.parametrize(
