@@ -20,7 +20,7 @@ from xdplab.thesis.source import parse_name
 
 
 def imported(folder: Path, files: dict[str, str | bytes]) -> Imported:
-    return read_thesis([write(folder, files)], "0a0b", processes=1)
+    return read_thesis([write(folder, files)], "0a0b")
 
 
 def trials_of(found: Imported) -> pd.DataFrame:
@@ -73,18 +73,18 @@ def test_names_of_both_grammars_say_the_point() -> None:
 
 def test_a_tree_and_its_archive_are_the_same(tmp_path: Path) -> None:
     files = tree()
-    from_tree = read_thesis([write(tmp_path / "clone", files)], "0a0b", processes=2)
-    from_archive = read_thesis([archive(tmp_path / "logs.tar.xz", files)], "0a0b", processes=1)
+    from_tree = read_thesis([write(tmp_path / "clone", files)], "0a0b")
+    from_archive = read_thesis([archive(tmp_path / "logs.tar.xz", files)], "0a0b")
     assert from_tree.rows == from_archive.rows
     assert pa.concat_tables(from_tree.samples()).equals(pa.concat_tables(from_archive.samples()))
     assert from_tree.logs == len(files) == 52
-    both = read_thesis([tmp_path / "clone", tmp_path / "logs.tar.xz"], "0a0b", processes=1)
+    both = read_thesis([tmp_path / "clone", tmp_path / "logs.tar.xz"], "0a0b")
     assert (len(both.rows), both.problems) == (len(from_tree.rows), from_tree.problems)
 
 
 def test_a_folder_that_holds_archives_is_read_through(tmp_path: Path) -> None:
     archive(tmp_path / "a.tar.xz", tree())
-    assert read_thesis([tmp_path], "0a0b", processes=1).logs == 52
+    assert read_thesis([tmp_path], "0a0b").logs == 52
 
 
 def test_one_row_a_trial_and_one_a_second(tmp_path: Path) -> None:
@@ -202,14 +202,14 @@ def test_unknown_names_unreadable_files_and_conflicts_are_named(tmp_path: Path) 
     (tmp_path / "b/experimentos/resultados1/perf").mkdir()
     broken = tmp_path / "b/experimentos" / names("resultados1", "xdpdrv", 1, 0, 64)["perf"]
     broken.symlink_to(tmp_path / "nowhere")
-    found = read_thesis([first, second], "0a0b", processes=1)
+    found = read_thesis([first, second], "0a0b")
     assert sorted(problem.kind for problem in found.problems) == ["conflict", "foreign", "unreadable"]
 
 
 def test_an_archive_that_ends_early_gives_what_it_had(tmp_path: Path) -> None:
     whole = archive(tmp_path / "whole.tar.xz", tree()).read_bytes()
     (tmp_path / "cut.tar.xz").write_bytes(whole[: int(len(whole) * 0.9)])
-    found = read_thesis([tmp_path / "cut.tar.xz"], "0a0b", processes=1)
+    found = read_thesis([tmp_path / "cut.tar.xz"], "0a0b")
     assert found.problems[-1].kind == "truncated"
     assert 0 < found.logs < 52
 
@@ -220,8 +220,8 @@ def test_nothing_to_import_is_said(tmp_path: Path, content: bytes | None) -> Non
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ResultsError):
-        read_thesis([path], "0a0b", processes=1)
+        read_thesis([path], "0a0b")
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(ResultsError, match="no log"):
-        read_thesis([empty], "0a0b", processes=1)
+        read_thesis([empty], "0a0b")

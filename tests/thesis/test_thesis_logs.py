@@ -1,12 +1,10 @@
 """The thesis' log formats: rows with units, and named anomalies; on logs made here and on the published ones."""
 
-import itertools
 import tarfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -15,9 +13,16 @@ from tests.thesis.thesis_logs import ARCHIVES, DATA, generator_log, needs_data, 
 from xdplab.formats.perf import require_system_wide
 from xdplab.thesis import generator_log as generator_log_module
 from xdplab.thesis import tool_logs as sar_log_module
-from xdplab.thesis.generator_log import COLUMNS, GeneratorLog, parse_generator_log
+from xdplab.thesis.generator_log import COLUMNS, GeneratorLog, parse_generator_log, parse_generator_logs
 from xdplab.thesis.source import FIRST_BYTES, LogName, Measured, RawLog
-from xdplab.thesis.tool_logs import CPU_COLUMNS, INTERFACE_COLUMNS, SarText, _pieces, parse_perf_text, parse_sar_text
+from xdplab.thesis.tool_logs import (
+    CPU_COLUMNS,
+    INTERFACE_COLUMNS,
+    SarText,
+    parse_perf_text,
+    parse_sar_text,
+    parse_sar_texts,
+)
 
 PARSERS = {"generator": parse_generator_log, "sar": parse_sar_text, "perf": parse_perf_text}
 WHOLE = {"generator": generator_log(), "sar": sar_log(), "perf": perf_log()}
@@ -186,7 +191,7 @@ def test_the_published_logs() -> None:
         log = PARSERS[{"gerador": "generator"}.get(tool, tool)](data)
         found.update([tool, *kinds(log.anomalies)])
         if tool == "sar":
-            assert (log.cpus.shape, log.interfaces.shape) == ((425, 12), (150, 4)), path
+            assert (log.cpus.shape, log.interfaces.shape) == ((425, len(CPU_COLUMNS)), (150, 4)), path
             assert "ens2np0" in log.interface_names
         if tool == "perf":
             assert (len(log.counts), log.target.text) == (20, "sleep 5"), path
@@ -203,10 +208,6 @@ def published() -> Iterator[tuple[str, bytes]]:
                     yield member.name.removeprefix("./"), file.read()
 
 
-def a_line_at_a_time(blocks: list[bytes]) -> NoReturn:
-    raise sar_log_module._NoRowError
-
-
 def test_a_table_read_at_once_is_the_one_read_word_by_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if a line departs from the first one's layout: then it is read word by word."""
     changed = [(b"0,00", b"x,00"), (b"0,00", b",000"), (b" 0,00", b"00,00"), (b"10:", b" 0:"), (b"all", b"alt")]
@@ -220,12 +221,15 @@ def test_a_table_read_at_once_is_the_one_read_word_by_word(monkeypatch: pytest.M
     runs = [generator_log(decimals=decimals) for decimals in (None, 2, 10)]
     runs += [runs[0].replace(b".00,", b"-00,", 1), runs[2].replace(b"0.2500", b"-.2500", 1), runs[1][:-3]]
     runs += [runs[2].replace(b" 0.25000", b"-0.25000"), runs[1].replace(b"1000,", b"10 0,", 1)]
-    read = [(parse_sar_text, sars), (parse_generator_log, runs)]
-    at_once = [parse(data) for parse, logs in read for data in logs]
-    monkeypatch.setattr(sar_log_module, "_cpus_at_once", a_line_at_a_time)
+    sars += [sar_log().replace(b"\n\n", b"\n\n\n", place) for place in range(1, 9)]
+    at_once = [parse_sar_text(data) for data in sars] + [parse_generator_log(data) for data in runs]
+    both_at_once = [parse_sar_texts([sars[0], data])[1] for data in sars]
+    both_at_once += [parse_generator_logs([run, data], [60, 60])[1] for data in runs for run in runs[:3]]
+    monkeypatch.setattr(sar_log_module, "_at_once", lambda logs: None)
     monkeypatch.setattr(generator_log_module, "_at_once", lambda body, width: None)
-    by_word = [parse(data) for parse, logs in read for data in logs]
-    for one, other in zip(at_once, by_word, strict=True):
+    by_word = [parse_sar_text(data) for data in sars] + [parse_generator_log(data) for data in runs]
+    three_times = by_word[: len(sars)] + [log for log in by_word[len(sars) :] for _ in range(3)]
+    for one, other in [*zip(at_once, by_word, strict=True), *zip(both_at_once, three_times, strict=True)]:
         assert one.anomalies == other.anomalies
         assert_same_rows(one, other)
 
@@ -258,15 +262,6 @@ def other_threads_turns() -> int:
     own = str(threading.get_native_id())
     tasks = [task for task in Path("/proc/self/task").iterdir() if task.name != own]
     return sum(int((task / "schedstat").read_text().split()[2]) for task in tasks)
-
-
-def test_the_pieces_between_empty_lines_are_those_of_a_split() -> None:
-    for words in itertools.product((b"a", b"\n"), repeat=9):
-        text, line, expected = b"".join(words), 1, []
-        for piece in text.split(b"\n\n"):
-            expected.append((piece, line))
-            line += piece.count(b"\n") + 2
-        assert _pieces(text) == expected, text
 
 
 @pytest.mark.parametrize("size", [0, 1, FIRST_BYTES - 1, FIRST_BYTES, FIRST_BYTES + 1, 3 * FIRST_BYTES])

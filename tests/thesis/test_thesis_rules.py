@@ -192,7 +192,7 @@ def test_one_socket_gets_one_queues_share(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     folder = tmp_path_factory.mktemp("run")
-    return import_thesis([write(folder / "clone", tree())], folder / "results", processes=1).run
+    return import_thesis([write(folder / "clone", tree())], folder / "results").run
 
 
 def test_an_imported_run_is_a_run_directory(run: RunDirectory) -> None:

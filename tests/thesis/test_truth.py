@@ -397,7 +397,7 @@ def test_a_fifo_a_folder_with_a_logs_name_and_crlf_stop_no_import(tmp_path: Path
     (folder / "experimentos" / fifo).parent.mkdir(parents=True)
     os.mkfifo(folder / "experimentos" / fifo)
     (folder / "experimentos" / names("resultados3", "xdpdrv", 1, 200, 64)["generator"]).mkdir(parents=True)
-    found = read_thesis([folder], "0a0b", processes=1)
+    found = read_thesis([folder], "0a0b")
     said = sorted(problem.text for problem in found.problems if "for_0_a_800" not in problem.file)
     assert said == ["a folder with the name of a log", "neither a file nor a folder"]
     (row,) = found.rows
@@ -408,7 +408,7 @@ def test_a_fifo_a_folder_with_a_logs_name_and_crlf_stop_no_import(tmp_path: Path
 def test_a_corrected_mark_is_explained_by_its_formula_and_in_english(tmp_path: Path) -> None:
     place, rate = names("resultados3", "xdpdrv", 1, 800, 64), rate_pps(800)
     folder = write(tmp_path / "clone", {place["generator"]: generator(rate), place["sar"]: sar(rate, rate, {0: 100.0})})
-    run = import_thesis([folder], tmp_path / "results", processes=1).run
+    run = import_thesis([folder], tmp_path / "results").run
     judged_trials = imported_trials(run)
     printed, english = (lines_of(judged_trials, "19", f"XDP {mode}|1|800") for mode in ("Native", "native"))
     assert printed == english
@@ -423,7 +423,7 @@ def test_a_mark_from_sar_is_explained_by_counter_unit_lines_and_formula(tmp_path
     place, rate = names("resultados3", "xdpdrv", 8, 800, 64), rate_pps(800)
     text = sar(rate, rate, {0: 100.0, 2: 40.0})
     folder = write(tmp_path / "clone", {place["generator"]: generator(rate), place["sar"]: text})
-    run = import_thesis([folder], tmp_path / "results", processes=1).run
+    run = import_thesis([folder], tmp_path / "results").run
     said = lines_of(imported_trials(run), "25", "XDP Native|2|800")
     (formula,) = [line for line in said if "%soft (in %) of CPU 2" in line]
     found = re.search(r"sar's (\d+) samples .*\(lines (\d+) to (\d+)\).*: ([\d.]+) / (\d+) = ([\d.]+) %", formula)

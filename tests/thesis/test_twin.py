@@ -73,7 +73,7 @@ def test_an_import_tells_swapped_labels_as_a_finding_of_their_own(tmp_path: Path
         files[place["generator"]] = log
         files[place["generator"].replace(".txt", ".csv")] = twin(log, labels)
         files[place["sar"]] = sar(rate_pps(100), rate_pps(100), {0: 100.0})
-    made = read_thesis([write(tmp_path, files)], "0a0b", processes=1)
+    made = read_thesis([write(tmp_path, files)], "0a0b")
     assert made.twins == 2
     judged = judged_import(frame(made.rows, TRIAL_COLUMNS))
     swapped = [finding for finding in find_import(judged, corrected(judged)) if finding.rule == "rate labels swapped"]

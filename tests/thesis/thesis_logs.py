@@ -29,7 +29,7 @@ def needs_data(test: Callable[..., None]) -> Callable[..., None]:
 
 def judged(folder: Path, files: Mapping[str, str | bytes]) -> pd.DataFrame:
     """Return the judged trials of some logs, which are written below ``folder``."""
-    return judged_import(frame(read_thesis([write(folder, files)], "0a0b", processes=1).rows, TRIAL_COLUMNS))
+    return judged_import(frame(read_thesis([write(folder, files)], "0a0b").rows, TRIAL_COLUMNS))
 
 
 GENERATOR_TITLE = (

@@ -11,16 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xdplab.formats.perf import Target
-from xdplab.thesis.generator_log import RX_CORE, GeneratorRun, parse_generator_log
+from xdplab.thesis.generator_log import RX_CORE, GeneratorLog, GeneratorRun, parse_generator_logs
 from xdplab.thesis.log_text import Anomaly
-from xdplab.thesis.source import LogName, Problem, RawLog
-from xdplab.thesis.tool_logs import CPU_COLUMNS, INTERFACE_COLUMNS, SarText, parse_perf_text, parse_sar_text
+from xdplab.thesis.source import Kind, LogName, Problem, RawLog
+from xdplab.thesis.tool_logs import (
+    CPU_COLUMNS,
+    CPU_SHARES,
+    INTERFACE_COLUMNS,
+    PerfText,
+    SarText,
+    parse_perf_text,
+    parse_sar_texts,
+)
 
 Array = NDArray[np.float64]
-CPU_SHARES = ("usr", "sys", "irq", "soft", "idle")
-"""Of SarDigest.shares, in percent."""
 _CPU, _INTERFACE = CPU_COLUMNS.index("cpu"), INTERFACE_COLUMNS.index("interface")
-_SHARES = [CPU_COLUMNS.index(share) for share in CPU_SHARES]
+_SHARES = slice(2, None)
 _RX_PPS, _TX_PPS = INTERFACE_COLUMNS.index("rx_pps"), INTERFACE_COLUMNS.index("tx_pps")
 MOST_CELLS_PER_ROW = 16
 """Of the table of samples and CPUs; 1 in a whole log."""
@@ -90,29 +96,33 @@ class LogDigest:
 
 
 def digest_logs(logs: Sequence[RawLog]) -> list[LogDigest]:
-    """Digest several logs: what one process does at a time."""
-    return [_digest(log) for log in logs]
+    """Digest several logs; those of one kind are parsed together."""
+    datas: dict[int, bytes] = {}
+    digests: dict[int, LogDigest] = {}
+    for place, log in enumerate(logs):
+        try:
+            datas[place] = log.read()
+        except OSError as error:
+            problem = Problem(log.name.path, "unreadable", error.strerror or str(error))
+            digests[place] = LogDigest(log.name, "", None, (problem,))
+    for kind, parse in _PARSERS.items():
+        part = {place: data for place, data in datas.items() if logs[place].name.kind == kind}
+        # A checkout may have given the lines another end; numbers of lines stay.
+        texts = [data.replace(b"\r\n", b"\n") if b"\r" in data else data for data in part.values()]
+        parsed = parse(texts, [logs[place].name for place in part])
+        for (place, data), (digest, anomalies) in zip(part.items(), parsed, strict=True):
+            digests[place] = _digest(logs[place].name, data, digest, anomalies)
+    return [digests[place] for place in range(len(logs))]
 
 
-def _digest(log: RawLog) -> LogDigest:
-    try:
-        data = log.read()
-    except OSError as error:
-        problem = Problem(log.name.path, "unreadable", error.strerror or str(error))
-        return LogDigest(log.name, "", None, (problem,))
-    # A checkout may have given the lines another end; numbers of lines stay.
-    text = data.replace(b"\r\n", b"\n") if b"\r" in data else data
-    digest, anomalies = _PARSERS[log.name.kind](text, log.name)
+def _digest(name: LogName, data: bytes, digest: Digest, anomalies: tuple[Anomaly, ...]) -> LogDigest:
     # A file that was cut is cut once, however many ways that shows.
     first = {anomaly.kind: anomaly for anomaly in reversed(anomalies)}
-    problems = tuple(
-        Problem(log.name.path, kind, anomaly.text, anomaly.line) for kind, anomaly in sorted(first.items())
-    )
-    return LogDigest(log.name, hashlib.sha256(data).hexdigest(), digest, problems)
+    problems = tuple(Problem(name.path, kind, anomaly.text, anomaly.line) for kind, anomaly in sorted(first.items()))
+    return LogDigest(name, hashlib.sha256(data).hexdigest(), digest, problems)
 
 
-def _generator(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
-    log = parse_generator_log(data, seconds=name.seconds)
+def _generator(data: bytes, log: GeneratorLog) -> tuple[Digest, tuple[Anomaly, ...]]:
     if not log.runs:
         return None, log.anomalies
     return GeneratorDigest(log.runs, _last_row_line(data)), log.anomalies
@@ -130,38 +140,23 @@ def _last_row_line(data: bytes) -> int | None:
     return None
 
 
-def _sar(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
-    text = parse_sar_text(data)
+def _sar(text: SarText) -> tuple[Digest, tuple[Anomaly, ...]]:
     anomalies = text.anomalies
-    samples = _whole_samples(text.cpus)
-    if samples is None:
+    interface: str | None
+    if text.samples:
+        cpus, interfaces = (table.reshape(text.samples, -1, table.shape[1]) for table in (text.cpus, text.interfaces))
+        t_s, shares = cpus[:, 0, 0].copy(), cpus[:, 1:, _SHARES].astype(np.float32)
+        rates = interfaces[:, :, [_RX_PPS, _TX_PPS]]
+        place = int(rates.sum(axis=2).sum(axis=0).argmax())
+        interface, rx_pps, tx_pps = text.interface_names[place], rates[:, place, 0].copy(), rates[:, place, 1].copy()
+    else:
         plausible, lost = _plausible(text.cpus[~np.isnan(text.cpus[:, _CPU])])
         anomalies += (Anomaly("damaged", f"{lost} rows of CPUs that cannot be", None),) if lost else ()
         if not len(plausible):
             return None, anomalies or (Anomaly("damaged", "no row of any CPU", None),)
-        samples = _cpu_samples(plausible)
-    t_s, shares = samples
-    interface, rx_pps, tx_pps = _busiest(text, t_s)
+        t_s, shares = _cpu_samples(plausible)
+        interface, rx_pps, tx_pps = _busiest(text, t_s)
     return SarDigest(t_s, shares, interface, rx_pps, tx_pps, text.cpu_lines), anomalies
-
-
-_Samples = tuple[Array, NDArray[np.float32]]
-"""The samples' ends, and their shares as (samples, CPUs, CPU_SHARES)."""
-
-
-def _whole_samples(rows: Array) -> _Samples | None:
-    """Return the samples if each has all CPUs together and then each CPU in order, as sar writes them; else None."""
-    firsts = np.flatnonzero(np.isnan(rows[:, _CPU]))
-    size = len(rows) // len(firsts) if len(firsts) else 0
-    if size < 2 or size * len(firsts) != len(rows):
-        return None
-    table = rows.reshape(len(firsts), size, len(CPU_COLUMNS))
-    t_s, cpus = table[:, 0, 0], table[:, 1:, _CPU]
-    if not (
-        (cpus == np.arange(size - 1)).all() and (table[:, :, 0] == t_s[:, None]).all() and (t_s[1:] > t_s[:-1]).all()
-    ):
-        return None
-    return t_s.copy(), table[:, 1:, _SHARES].astype(np.float32)
 
 
 def _plausible(rows: Array) -> tuple[Array, int]:
@@ -179,8 +174,8 @@ def _plausible(rows: Array) -> tuple[Array, int]:
     return good, len(rows) - len(good)
 
 
-def _cpu_samples(rows: Array) -> _Samples:
-    """Return the samples of rows of CPUs in any order; a row that is missing is NaN."""
+def _cpu_samples(rows: Array) -> tuple[Array, NDArray[np.float32]]:
+    """Return the samples' ends and shares of rows of CPUs in any order; a row that is missing is NaN."""
     t_s, sample = np.unique(rows[:, 0], return_inverse=True)
     cpus = rows[:, _CPU].astype(int)
     shares = np.full((len(t_s), int(cpus.max(initial=-1)) + 1, len(CPU_SHARES)), np.nan, dtype=np.float32)
@@ -204,8 +199,7 @@ def _busiest(text: SarText, t_s: Array) -> tuple[str | None, Array, Array]:
     return text.interface_names[place], series[0], series[1]
 
 
-def _perf(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
-    text = parse_perf_text(data)
+def _perf(text: PerfText) -> tuple[Digest, tuple[Anomaly, ...]]:
     if not text.counts:
         return None, text.anomalies
     named = {count.event.split(":")[0]: (count.value, line) for line, count in text.counts.items()}
@@ -214,8 +208,12 @@ def _perf(data: bytes, name: LogName) -> tuple[Digest, tuple[Anomaly, ...]]:
     return PerfDigest(text.target, counts, {column: line for column, (_, line) in columns.items()}), text.anomalies
 
 
-_PARSERS: dict[str, Callable[[bytes, LogName], tuple[Digest, tuple[Anomaly, ...]]]] = {
-    "generator": _generator,
-    "sar": _sar,
-    "perf": _perf,
+_Digests = list[tuple[Digest, tuple[Anomaly, ...]]]
+_PARSERS: dict[Kind, Callable[[list[bytes], list[LogName]], _Digests]] = {
+    "generator": lambda texts, names: [
+        _generator(text, log)
+        for text, log in zip(texts, parse_generator_logs(texts, [name.seconds for name in names]), strict=True)
+    ],
+    "sar": lambda texts, _: [_sar(text) for text in parse_sar_texts(texts)],
+    "perf": lambda texts, _: [_perf(parse_perf_text(text)) for text in texts],
 }

@@ -22,7 +22,7 @@ at both ends of the run give the mean, provided that no second shows a jump.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from xdplab.thesis.log_text import Anomaly, grid_of, layout_of, unreadable
 
 Rows = NDArray[np.float64]
+Places = NDArray[np.int64]
 COLUMNS = (
     "second",
     "tx_time_s",
@@ -124,6 +125,49 @@ def parse_generator_log(data: bytes, *, seconds: int = 60) -> GeneratorLog:
     return GeneratorLog(tuple(runs), tuple(anomalies))
 
 
+def parse_generator_logs(logs: Sequence[bytes], seconds: Sequence[int]) -> list[GeneratorLog]:
+    """Return the content of each log, as ``parse_generator_log`` does, in a third of the time where they are alike."""
+    if len(logs) > 1 and (runs := _alike(logs, max(seconds))):
+        return [GeneratorLog((run,), ()) for run in runs]
+    return [parse_generator_log(data, seconds=planned) for data, planned in zip(logs, seconds, strict=True)]
+
+
+def _alike(logs: Sequence[bytes], seconds: int) -> list[GeneratorRun] | None:
+    """Return the runs of logs with one layout and nothing wrong, else None."""
+    end = logs[0].find(b"\n") + 1
+    header, lines = logs[0][:end], logs[0].count(b"\n") - 1
+    width = _HEADERS.get(" ".join(header.decode(errors="replace").replace(",", " ").split()))
+    if width is None or any(
+        not data.startswith(header)
+        or not data.endswith(b"\n")
+        or data.count(b"\n") != lines + 1
+        or data.count(b"Time") != 1
+        or unreadable(data, b"Time")
+        for data in logs
+    ):
+        return None
+    table = _at_once(b"".join([data[end:] for data in logs]), width)
+    if table is None:
+        return None
+    tables, decimals = table[0].reshape(len(logs), lines, width), table[1]
+    cores = tables[0, :, -2]
+    sender, receiver = tables[:, cores == TX_CORE], tables[:, cores == RX_CORE]
+    places = [_places(part[0, :, 0]) for part in (sender, receiver)]
+    if (
+        (tables[:, :, -2] != cores).any()
+        or sender.shape[1] + receiver.shape[1] < lines
+        or sender.shape[1] < seconds
+        or receiver.shape[1] < seconds - 1
+        or not (sender[:, :, 1] > 0).any(axis=1).all()
+        or places[0] is None
+        or places[1] is None
+        or (_nearest(sender[:, :, 0]) != places[0]).any()
+        or (_nearest(receiver[:, :, 0]) != places[1]).any()
+    ):
+        return None
+    return [GeneratorRun(rows, decimals) for rows in _by_second(sender, receiver, places[0], places[1])]
+
+
 def _run(body: bytes, width: int, line: int, seconds: int, anomalies: list[Anomaly]) -> GeneratorRun:
     """Return the run in ``body``, whose first line is ``line``; what is wrong with it goes to ``anomalies``."""
     table, decimals = _at_once(body, width) or _by_word(body, width, line, anomalies)
@@ -136,7 +180,11 @@ def _run(body: bytes, width: int, line: int, seconds: int, anomalies: list[Anoma
         text = f"{len(sender)} rows of the sender, {len(receiver)} of the receiver, not {seconds} and {seconds - 1}"
         if not any(anomaly.kind == "damaged" for anomaly in anomalies):
             anomalies.append(Anomaly("truncated", text, line + len(table)))
-    return GeneratorRun(_by_second(sender, receiver, line, anomalies), decimals)
+    places = [_places(part[:, 0]) for part in (sender, receiver)]
+    if any(place is None for place in places):
+        anomalies.append(Anomaly("damaged", "times that do not rise by a second", line))
+    tx_places, rx_places = (np.zeros(0, int) if place is None else place for place in places)
+    return GeneratorRun(_by_second(sender[None], receiver[None], tx_places, rx_places)[0], decimals)
 
 
 Table = tuple[Rows, int | None]
@@ -159,7 +207,7 @@ def _at_once(body: bytes, width: int) -> Table | None:
     decimals: int | None = None
     for layout in kinds:
         part = _even(b"".join(text for text in lines if len(text) == layout), width)
-        if part is None:
+        if part is None or None not in (decimals, part[1]):  # the receiver's lines have one layout
             return None
         table[widths == layout] = part[0]
         decimals = decimals if part[1] is None else part[1]
@@ -212,30 +260,29 @@ def _latency_decimals(fields: list[bytes], table: Rows) -> int | None:
     return len(fields[places[0] * width + _LATENCY_PLACE].partition(b".")[2]) if width == 10 and len(places) else None
 
 
-def _by_second(sender: Rows, receiver: Rows, line: int, anomalies: list[Anomaly]) -> Rows:
-    """Return one row per second of COLUMNS from the rows of both cores."""
-    places = [_places(part[:, 0]) for part in (sender, receiver)]
-    if any(place is None for place in places):
-        anomalies.append(Anomaly("damaged", "times that do not rise by a second", line))
-        places = [np.zeros(0, int) if place is None else place for place in places]
-    tx_places, rx_places = (place for place in places if place is not None)
+def _by_second(sender: Rows, receiver: Rows, tx_places: Places, rx_places: Places) -> Rows:
+    """Return (runs, seconds, COLUMNS) from both cores' (runs, rows, columns), whose places all runs share."""
     last = max([-1, *tx_places[-1:], *rx_places[-1:]])
-    rows = np.full((last + 1, len(COLUMNS)), np.nan)
-    rows[:, 0] = np.arange(1, last + 2)
-    rows[tx_places, 1:5] = sender[: len(tx_places), :4]
-    rows[rx_places, 5:9] = receiver[: len(rx_places)][:, [0, 4, 5, 6]]
-    if receiver.shape[1] == 10:
-        rows[rx_places, 9] = receiver[: len(rx_places), 7]
-        rows[rows[:, 6] == 0, 9] = np.nan  # a mean over no packet
+    rows = np.full((len(sender), last + 1, len(COLUMNS)), np.nan)
+    rows[:, :, 0] = np.arange(1, last + 2)
+    rows[:, tx_places, 1:5] = sender[:, : len(tx_places), :4]
+    rows[:, rx_places, 5:9] = receiver[:, : len(rx_places)][:, :, [0, 4, 5, 6]]
+    if receiver.shape[2] == 10:
+        rows[:, rx_places, 9] = receiver[:, : len(rx_places), 7]
+        rows[:, :, 9][rows[:, :, 6] == 0] = np.nan  # a mean over no packet
     return rows
 
 
-def _places(times: Rows) -> NDArray[np.int64] | None:
+def _places(times: Rows) -> Places | None:
     """Return the row that each time belongs to, or None where times do not rise or are no seconds of a run."""
     if not ((times >= 0.75) & (times < MAX_SECOND)).all():
         return None
-    places = (times + 0.25).astype(np.int64) - 1  # the clock prints 59.999 or 60.001 for 60
+    places = _nearest(times)
     return places if (places[1:] > places[:-1]).all() else None
+
+
+def _nearest(times: Rows) -> Places:
+    return (times + 0.25).astype(np.int64) - 1  # the clock prints 59.999 or 60.001 for 60
 
 
 # --- the CSV twin of a generator's log: the same numbers under labels of its own. Are they the right ones? ---
@@ -392,8 +439,8 @@ def _of_stretch(packets: Array, mean: Array, run: GeneratorRun) -> Latency:
     if len(n) < LEAST_PRINTED:
         return Latency(None, f"{len(n)} rows with new frames: too few to undo the running mean")
     half_digit = run.half_digit_s * ROUNDING
-    tried = [_one_latency(n, m, half_digit), _whole_run(n, m, half_digit)]
-    for attempt in tried:
+    for undone in (_one_latency, _whole_run):
+        attempt = undone(n, m, half_digit)
         if attempt is not None and 0 < attempt[1] <= DIGITS_SHARE * attempt[0]:
             value, open_s, how = attempt
             return Latency(1e9 * value, how, 1e9 * open_s)

@@ -1,4 +1,4 @@
-"""The thesis' raw logs → a run: found, digested in processes of their own, joined by trial, judged by today's rules.
+"""The thesis' raw logs → a run: found, digested, joined by trial, judged by today's rules.
 
 A log that is not whole never ends an import: what is wrong with it is named, counted, and kept with its trial.
 """
@@ -6,14 +6,11 @@ A log that is not whole never ends an import: what is wrong with it is named, co
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +32,7 @@ from xdplab.thesis.rules import judged_import
 from xdplab.thesis.samples import SCHEMA, TrialSamples, generator_part, samples_tables, sar_parts
 from xdplab.thesis.source import Found, Measured, MeasuredProgram, Problem, RawLog, parse_program, raw_logs
 
-BATCH = 48
-WAITING_BATCHES = 4  # a process: an archive is read no faster than it is digested
+BATCH = 16  # logs that are parsed together: as much as fits a CPU's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +51,7 @@ class Imported:
         return samples_tables(part for trial in self.trials for part in _parts(trial))
 
 
-def read_thesis(
-    paths: Sequence[Path], run_id: str, *, processes: int | None = None, progress: Callable[[int], None] | None = None
-) -> Imported:
+def read_thesis(paths: Sequence[Path], run_id: str, *, progress: Callable[[int], None] | None = None) -> Imported:
     """Read all logs below ``paths`` (folders, archives). Raises ResultsError if there is none.
 
     ``progress`` is told, log by log, how many were read.
@@ -65,7 +59,7 @@ def read_thesis(
     source = Found()
     trials: dict[Measured, TrialLogs] = {}
     logs = 0
-    for digest in digested(raw_logs(paths, source), processes or min(os.cpu_count() or 1, 4)):
+    for digest in _digested(raw_logs(paths, source)):
         logs += 1
         if progress is not None:
             progress(logs)
@@ -137,27 +131,9 @@ def _parts(trial: TrialLogs) -> Iterator[TrialSamples]:
         yield from sar_parts(name, max(len(runs), 1), trial.sar, trial.busy)
 
 
-def _batches(logs: Iterator[RawLog]) -> Iterator[list[RawLog]]:
+def _digested(logs: Iterator[RawLog]) -> Iterator[LogDigest]:
     while batch := list(islice(logs, BATCH)):
-        yield batch
-
-
-def digested(logs: Iterable[RawLog], processes: int) -> Iterator[LogDigest]:
-    """Digest logs in batches, in order; with one process in this one."""
-    batches = _batches(iter(logs))
-    if processes < 2:
-        for batch in batches:
-            yield from digest_logs(batch)
-        return
-    # Forked, a worker has everything imported already; no thread runs here that a fork could catch holding a lock.
-    with ProcessPoolExecutor(processes, mp_context=get_context("fork")) as pool:
-        waiting: deque[Future[list[LogDigest]]] = deque()
-        for batch in batches:
-            waiting.append(pool.submit(digest_logs, batch))
-            while len(waiting) > WAITING_BATCHES * processes:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
+        yield from digest_logs(batch)
 
 
 TRIALS, SAMPLES = "trials.parquet", "samples.parquet"
@@ -190,7 +166,6 @@ def import_thesis(
     parent: Path,
     *,
     name: str = "thesis",
-    processes: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> ImportedRun:
     """Read the thesis' logs below ``paths`` into a new run directory, telling ``progress`` how many were read.
@@ -200,7 +175,7 @@ def import_thesis(
     The run holds what was read (tables, and for each trial the files, their hashes and lines), not the logs.
     """
     run_id = secrets.token_hex(2)
-    logs = read_thesis(paths, run_id, processes=processes, progress=progress)
+    logs = read_thesis(paths, run_id, progress=progress)
     trials = judged_import(frame(logs.rows, TRIAL_COLUMNS))
     sources = sorted({path.name for path in paths})
     plan = {"name": name, "imported": "thesis", "sources": sources}

@@ -55,8 +55,8 @@ def unreadable(data: bytes, title: bytes) -> Anomaly | None:
 Grid = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.float64]
-_ANY_DIGIT = bytes.maketrans(b"0123456789", b"0" * 10)
-_NUMBER = re.compile(rb"(?P<blank> *)(?P<whole>-?[0-9]+)(?:[.,](?P<decimals>[0-9]+))?")
+ANY_DIGIT = bytes.maketrans(b"0123456789", b"0" * 10)
+_NUMBER = re.compile(rb"(?P<blank> *)(?<![^\s:,])(?P<whole>-?[0-9]+)(?:[.,](?P<decimals>[0-9]+))?")
 _EXACT = (2.0**24, 2.0**53)
 """Whole numbers below are exact in either precision; most tables fit the first, which takes a third of the time."""
 ONE_THREADS_PRODUCTS = 1 << 18
@@ -67,9 +67,9 @@ ONE_THREADS_PRODUCTS = 1 << 18
 class LineLayout:
     """Where a line's numbers stand. ``decimals`` has the digits behind each one's point.
 
-    A column may hold a ``blank``, a ``minus``, a ``digit``, or the character of ``literal`` (0: none). ``apart``: it
-    and the next column belong to no common whole number. (columns, numbers): which number a column belongs to is in
-    ``covers``, and what a digit there adds to the number without its point in ``weights``, in either precision.
+    A column may hold what the first line has there, or a ``blank``, a ``minus``, a ``digit``. ``apart``: it and the
+    next column belong to no common whole number. (columns, numbers): which number a column belongs to is in ``covers``,
+    and what a digit there adds to the number without its point in ``weights``, in either precision.
     """
 
     decimals: tuple[int, ...]
@@ -78,67 +78,49 @@ class LineLayout:
     blank: Mask
     minus: Mask
     digit: Mask
-    literal: Grid
     apart: Mask
     covers: Mask
 
     def read(self, grid: Grid) -> Numbers | None:
-        """Return (lines, fields), or None if a character of a line is not where the layout has it."""
-        text, may = grid.ravel(), _masks(self, len(grid))
+        """Return (lines, fields), or None if a character of a line is not where the layout, or the first line, has it.
+
+        Some lines at a time: so BLAS starts no threads, and what lies in between stays in the CPU's cache.
+        """
+        numbers = np.empty((len(grid), len(self.divisors)))
+        lines = max(1, ONE_THREADS_PRODUCTS // self.covers.size)
+        parts = [slice(first, first + lines) for first in range(0, len(grid), lines)]
+        return numbers if all(self._read(grid[part], grid[0], numbers[part]) for part in parts) else None
+
+    def _read(self, grid: Grid, first: Grid, numbers: Numbers) -> bool:
+        """Set the numbers of a few lines; return whether they have the layout."""
+        text, masks = grid.ravel(), _masks(self, 1 << (len(grid) - 1).bit_length())
+        blank, minus, digit, apart = (mask[: grid.size] for mask in masks)
         digits, blanks = (text - np.uint8(ord("0"))) < 10, text == ord(" ")
+        as_expected = (digits & digit) | (blanks & blank) | (grid == first).ravel()
         minuses = grid == ord("-")
         some_below = bool(minuses.any())
-        as_expected = (digits & may.digit) | (blanks & may.blank) | (text == may.literal)
         if some_below:
-            as_expected |= minuses.ravel() & may.minus
-        in_order = blanks[:-1] | digits[1:] | may.apart
+            as_expected |= minuses.ravel() & minus
+        in_order = blanks[:-1] | digits[1:] | apart[:-1]
         if not (as_expected.all() and in_order.all()):
-            return None
-        # The low half of a digit's code is its value, that of a blank 0.
-        numbers = self._whole_numbers((grid & np.uint8(15)) * ~minuses if some_below else grid & np.uint8(15))
-        if numbers is None:
-            return None
-        numbers /= self.divisors
-        if some_below:
-            numbers[minuses @ self.covers] *= -1
-        return numbers
-
-    def _whole_numbers(self, values: Grid) -> Numbers | None:
-        """Return the numbers without their points; a blank has the value 0, and other characters have no weight."""
+            return False
+        # The low half of a digit's code is its value, that of a blank 0; other characters have no weight.
+        values = (grid & np.uint8(15)) * ~minuses if some_below else grid & np.uint8(15)
         for weights, exact in zip(self.weights, _EXACT, strict=True):
-            numbers = _product(values, weights)
-            if numbers.max() < exact:
-                return numbers.astype(np.float64, copy=False)
-        return None
-
-
-def _product(values: Grid, weights: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
-    """Return ``values @ weights`` in the weights' precision, some lines at a time: so BLAS starts no threads."""
-    lines = max(1, ONE_THREADS_PRODUCTS // weights.size)
-    result = np.empty((len(values), weights.shape[1]), weights.dtype)
-    for first in range(0, len(values), lines):
-        some = slice(first, first + lines)
-        np.matmul(values[some].astype(weights.dtype), weights, out=result[some])
-    return result
-
-
-@dataclass(frozen=True, eq=False)
-class _Masks:
-    """The masks of a layout for some lines at once: numpy takes a third of the time for one long row."""
-
-    blank: Mask
-    minus: Mask
-    digit: Mask
-    literal: Grid
-    apart: Mask
+            whole = values.astype(weights.dtype) @ weights
+            if whole.max() < exact:
+                np.divide(whole, self.divisors, out=numbers)
+                if some_below:
+                    numbers[minuses @ self.covers] *= -1
+                return True
+        return False
 
 
 @lru_cache(maxsize=64)
-def _masks(layout: LineLayout, lines: int) -> _Masks:
-    # The end of a line and the beginning of the next are apart.
-    apart = np.tile(np.append(layout.apart, True), lines)[:-1]
-    blank, minus, digit = (np.tile(mask, lines) for mask in (layout.blank, layout.minus, layout.digit))
-    return _Masks(blank, minus, digit, np.tile(layout.literal, lines), apart)
+def _masks(layout: LineLayout, lines: int) -> tuple[Mask, ...]:
+    """Return blank, minus, digit and apart for some lines at once: numpy takes a third of the time for one long row."""
+    masks = (layout.blank, layout.minus, layout.digit, np.append(layout.apart, True))  # apart from the next line
+    return tuple(np.tile(mask, lines) for mask in masks)
 
 
 def grid_of(lines: bytes) -> Grid | None:
@@ -149,16 +131,17 @@ def grid_of(lines: bytes) -> Grid | None:
     return np.frombuffer(lines, np.uint8).reshape(-1, width)
 
 
-def layout_of(line: bytes) -> LineLayout:
+def layout_of(line: bytes, fields: tuple[int, ...] | None = None) -> LineLayout:
     """Return the layout of a line (with its end) that others share; their numbers may be below 0.
 
-    Where the line has blanks before a number, others may have digits there.
+    Where the line has blanks before a number, others may have digits there. ``fields``: which of its numbers are read,
+    None for all; the others are checked, too.
     """
-    return _layout(line.translate(_ANY_DIGIT))
+    return _layout(line.translate(ANY_DIGIT), fields)
 
 
 @lru_cache(maxsize=256)
-def _layout(line: bytes) -> LineLayout:
+def _layout(line: bytes, fields: tuple[int, ...] | None) -> LineLayout:
     matches = list(_NUMBER.finditer(line))
     blank, minus, digit, inside = (np.zeros(len(line), bool) for _ in range(4))
     covers, weights = np.zeros((len(line), len(matches)), bool), np.zeros((len(line), len(matches)))
@@ -179,9 +162,7 @@ def _layout(line: bytes) -> LineLayout:
         weights[end - behind : end, place] = 10.0 ** np.arange(behind)[::-1]
         decimals.append(behind)
         before = end
-    literal = np.frombuffer(line, np.uint8).copy()
-    literal[blank | minus | digit] = 0
-    both = weights.astype(np.float32), weights
-    return LineLayout(
-        tuple(decimals), both, 10.0 ** np.array(decimals), blank, minus, digit, literal, ~inside[:-1], covers
-    )
+    read = list(range(len(matches)) if fields is None else fields)
+    both = weights[:, read].astype(np.float32), weights[:, read]
+    divisors = 10.0 ** np.array(decimals)[read]
+    return LineLayout(tuple(decimals), both, divisors, blank, minus, digit, ~inside[:-1], covers[:, read])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -197,12 +197,6 @@ def place_names(spec: Spec, key: Any) -> tuple[str, str, str]:
 
 PLACES = ("panel", "hue", "x")
 RANKS = ["at_panel", "at_hue", "at_x"]
-
-
-def placed(rows: pd.DataFrame, spec: Spec) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
-    """Yield ((panel, hue, x), rows) in the figure's order; combinations without a row are left out."""
-    for key, group in ranked(rows, spec).groupby(RANKS, sort=True):
-        yield place_names(spec, key), group
 
 
 # --- as published ---

@@ -16,7 +16,7 @@ from xdplab.errors import FormatError
 from xdplab.formats.perf import require_system_wide
 from xdplab.plan.points import Point, ProgramFactors
 from xdplab.thesis.columns import reasons_text
-from xdplab.thesis.digest import CPU_SHARES, EVENTS, GeneratorDigest, LogDigest, PerfDigest, SarDigest
+from xdplab.thesis.digest import EVENTS, GeneratorDigest, LogDigest, PerfDigest, SarDigest
 from xdplab.thesis.generator_log import COLUMNS, SETTLING_ROWS, GeneratorRun, latency
 from xdplab.thesis.programs import PacketWork as ProgramCounts
 from xdplab.thesis.samples import (
@@ -31,6 +31,7 @@ from xdplab.thesis.samples import (
     whole_run,
 )
 from xdplab.thesis.source import Kind, Measured
+from xdplab.thesis.tool_logs import CPU_SHARES
 
 Row = dict[str, Any]
 UNKNOWN = ("src_ip", "dst_ip", "src_ip_stride", "src_port", "stamp")  # of its traffic: the logs do not say

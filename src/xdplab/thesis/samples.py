@@ -19,8 +19,9 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from xdplab.thesis.columns import SAMPLE_COLUMNS
-from xdplab.thesis.digest import CPU_SHARES, SarDigest
+from xdplab.thesis.digest import SarDigest
 from xdplab.thesis.generator_log import COLUMNS, GeneratorRun
+from xdplab.thesis.tool_logs import CPU_SHARES
 
 Floats = NDArray[np.floating[Any]]
 HOSTS = ("tg", "dut")

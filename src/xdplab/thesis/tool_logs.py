@@ -7,125 +7,187 @@ decimals, and a header that says what was counted.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from math import nan
-from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xdplab.errors import FormatError
 from xdplab.formats.perf import PerfCount, Target, target_of_header
-from xdplab.thesis.log_text import Anomaly, grid_of, layout_of, unreadable
+from xdplab.thesis.log_text import ANY_DIGIT, Anomaly, layout_of, unreadable
 
 Rows = NDArray[np.float64]
-CPU_COLUMNS = ("t_s", "cpu", "usr", "nice", "sys", "iowait", "steal", "irq", "soft", "guest", "gnice", "idle")
+CPU_SHARES = ("usr", "sys", "irq", "soft", "idle")
+CPU_COLUMNS = ("t_s", "cpu", *CPU_SHARES)
 """Of SarText.cpus: end of the sample since sar's start; cpu is NaN for all CPUs together; shares in percent."""
 INTERFACE_COLUMNS = ("t_s", "interface", "rx_pps", "tx_pps")
 """Of SarText.interfaces; interface is a place in SarText.interface_names."""
 
 _CPU_TITLE = b"CPU %usr %nice %sys %iowait %steal %irq %soft %guest %gnice %idle".split()
 _INTERFACE_TITLE = b"IFACE rxpck/s txpck/s rxkB/s txkB/s rxcmp/s txcmp/s rxmcst/s %ifutil".split()
+_SHARES = tuple(_CPU_TITLE[1:].index(b"%" + share.encode()) for share in CPU_SHARES)
 _TITLES = {b"CPU": _CPU_TITLE, b"IFACE": _INTERFACE_TITLE}
 _TIME = rb"[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _NUMBER = rb" +[0-9]{1,15}[,.][0-9]{2}"
-_BEHIND_TIME = {
-    b"CPU": re.compile(rb" +(?:all|[0-9]{1,5})(?:" + _NUMBER + rb"){10}"),
-    b"IFACE": re.compile(rb" +[^\s:,]{1,16}(?:" + _NUMBER + rb"){8}"),
+_ROWS = {
+    b"CPU": re.compile(_TIME + rb" +(?:all|[0-9]{1,5})(?:" + _NUMBER + rb"){10}"),
+    b"IFACE": re.compile(_TIME + rb" +[^\s:,]{1,16}(?:" + _NUMBER + rb"){8}"),
 }
-_ROWS = {name: re.compile(rb"(?:" + _TIME + row.pattern + rb"\n)*") for name, row in _BEHIND_TIME.items()}
+_INTERFACES = re.compile(rb"\n" + _TIME + rb"( [^\n]*)\n(?:" + _ROWS[b"IFACE"].pattern + rb"\n)+")
 _START = re.compile(_TIME)
-_CPU_ROW, _RATES = Struct(f"{len(CPU_COLUMNS) - 1}d"), Struct("2d")
+_CLOCK_CHARS = len("hh:mm:ss")
+_ONE_KIND = bytes.maketrans(b"0123456789", b" " * 10)
 _DECIMAL = bytes.maketrans(b",", b".")
-_ANY_DIGIT = bytes.maketrans(b"0123456789", b"0" * 10)
-_ALL, _ZERO = (np.frombuffer(text, np.uint8) for text in (b"all", b"  0"))
+_NO_CPUS, _NO_INTERFACES = (np.zeros((0, len(columns))) for columns in (CPU_COLUMNS, INTERFACE_COLUMNS))
 _CLOCK = np.array([3600.0, 60.0, 1.0])
 """Seconds of an hour, a minute and a second."""
-
-
-class _NoRowError(Exception):
-    """A line of a block is no row: its lines are then checked one by one."""
 
 
 @dataclass(frozen=True, eq=False)
 class SarText:
     """The samples of one file: one row per sample and CPU, one per sample and interface; and what is wrong with it.
 
-    ``cpu_lines``: 1-based line of CPU 0 in each block of CPUs, two below its title (behind it comes ``all``).
+    ``samples``: how many its tables hold in order, each of them whole; 0 if they may be others. ``cpu_lines``: 1-based
+    line of CPU 0 in each block of CPUs, two below its title (behind it comes ``all``).
     """
 
     cpus: Rows
     interface_names: tuple[str, ...]
     interfaces: Rows
+    samples: int
     cpu_lines: tuple[int, ...]
     anomalies: tuple[Anomaly, ...]
 
 
 def parse_sar_text(data: bytes) -> SarText:
     """Return the content of a sar log. Raises nothing: anomalies are part of the result."""
-    if anomaly := unreadable(data, b"Linux "):
-        return SarText(np.zeros((0, len(CPU_COLUMNS))), (), np.zeros((0, len(INTERFACE_COLUMNS))), (), (anomaly,))
-    start = _START.search(data, data.find(b"\n"))
-    try:
-        blocks, lines, anomalies = _blocks(data, checked=False)
-        cpus, (names, rows) = _cpus_at_once(blocks[b"CPU"]), _interfaces(blocks[b"IFACE"])
-    except _NoRowError:
-        blocks, lines, anomalies = _blocks(data, checked=True)
-        cpus, (names, rows) = _cpus(blocks[b"CPU"]), _interfaces(blocks[b"IFACE"])
-    for table in (cpus, rows):
-        # A run may pass midnight.
-        table[:, 0] = (table[:, 0] - (_clock_s(start[0]) if start else 0.0)) % 86400
-    return SarText(cpus, names, rows, tuple(lines), tuple(anomalies))
+    return parse_sar_texts([data])[0]
 
 
-def _blocks(data: bytes, *, checked: bool) -> tuple[dict[bytes, list[bytes]], list[int], list[Anomaly]]:
-    """Return the rows of each block of CPUs and of interfaces, without the averages at the end; the lines of CPU 0.
-
-    ``checked``: each line is checked, and returned by itself; lines that are not rows are left out and reported.
-    """
-    by_kind: dict[bytes, list[bytes]] = {b"CPU": [], b"IFACE": []}
-    lines: list[int] = []
-    anomalies: list[Anomaly] = []
-    (heading, _), *blocks = _pieces(data)
-    if b"\n" in heading.strip():
-        anomalies.append(Anomaly("damaged", "no empty line behind the first", 2))
-    averages = 0
-    for block, line in blocks:
-        title, _, rows = block.partition(b"\n")
-        time, _, columns = title.partition(b" ")
-        if time == b"Average:":
-            averages += 1
-        elif kind := _kind(columns):
-            good, bad = _rows(rows, kind) if checked else ([rows.rstrip(b"\n")], 0)
-            by_kind[kind] += good
-            if kind == b"CPU":
-                lines.append(line + 2)
-            cut = block is blocks[-1][0]  # its last line is the cut that `truncated` names
-            if bad > cut:
-                anomalies.append(Anomaly("damaged", f"{bad} lines that are no rows", line))
-        elif block.strip():
-            anomalies.append(Anomaly("damaged", "a block that is not one of sar's", line))
-    if averages != 2 or not data.endswith(b"\n"):
-        text = "no averages of CPUs and interfaces at the end"
-        anomalies.append(Anomaly("truncated", text, data.count(b"\n") + 1))
-    return by_kind, lines, anomalies
+def parse_sar_texts(logs: Sequence[bytes]) -> list[SarText]:
+    """Return the content of each log, as ``parse_sar_text`` does, in a tenth of the time where they are alike."""
+    if not logs:
+        return []
+    bad = [unreadable(data, b"Linux ") for data in logs]
+    if not any(bad) and (texts := _at_once(logs)) is not None:
+        return texts
+    if len(logs) > 1:
+        return [parse_sar_text(data) for data in logs]
+    (data,), (anomaly,) = logs, bad
+    if anomaly is None:
+        return [_by_line(data)]
+    return [SarText(_NO_CPUS, (), _NO_INTERFACES, 0, (), (anomaly,))]
 
 
-def _pieces(data: bytes) -> list[tuple[bytes, int]]:
-    """Return what stands between empty lines, each piece with its first line (1-based).
+def _at_once(logs: Sequence[bytes]) -> list[SarText] | None:
+    """Return the content of logs with nothing wrong and the same CPUs and interfaces, read as grids of characters."""
+    cpu_blocks: list[bytes] = []
+    interface_blocks: list[bytes] = []
+    firsts, starts = [0], list[float]()
+    for data in logs:
+        begin, end = data.find(b"\n\n") + 2, data.rfind(b"\n\nAverage: ", 0, data.rfind(b"\n\nAverage: "))
+        averages = [piece[:9] for piece in data[end + 2 :].split(b"\n\n")]
+        if not 0 < data.find(b"\n") + 2 == begin < end or averages != [b"Average: "] * 2 or not data.endswith(b"\n"):
+            return None
+        size = data.find(b"\n\n", begin) + 1 - begin  # of a block of CPUs: all have as many
+        clock = _START.match(data, begin)
+        while begin < end:
+            stop = begin + size
+            cpu_blocks.append(data[begin:stop])
+            begin = (data.find(b"\n\n", stop) + 1 or len(data)) + 1  # if it ends there, behind `end`
+            interface_blocks.append(data[stop : begin - 1])
+        if begin != end + 2 or not clock:
+            return None
+        firsts.append(len(cpu_blocks))
+        starts.append(_clock_s(clock[0]))
+    cpus, named = _cpus(cpu_blocks), _interfaces(interface_blocks)
+    if cpus is None or named is None:
+        return None
+    names, interfaces = named
+    for table in (cpus, interfaces):
+        table[:, :, 0] = _since(table[:, :, 0], np.repeat(starts, np.diff(firsts))[:, None])
+    t_s = cpus[:, 0, 0]
+    rising = t_s[1:] > t_s[:-1]
+    rising[np.array(firsts[1:-1], int) - 1] = True  # another log begins
+    if not rising.all() or (interfaces[:, 0, 0] != t_s).any():
+        return None
+    texts = []
+    for first, last in pairwise(firsts):
+        rows = cpus.shape[1] + len(names) + 4  # with two titles and two empty lines; two lines are the heading's
+        lines = tuple(range(5, 5 + (last - first) * rows, rows))
+        tables = [table[first:last].reshape(-1, table.shape[2]) for table in (cpus, interfaces)]
+        texts.append(SarText(tables[0], names, tables[1], last - first, lines, ()))
+    return texts
 
-    All line ends are looked for at once: ``data.split`` stops at each of them, and takes four times as long.
-    """
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
-    empty = np.flatnonzero(ends[1:] - ends[:-1] == 1)
-    if (empty[1:] - empty[:-1] == 1).any():  # two empty lines in a row: an odd one belongs to the piece behind it
-        pieces = data.split(b"\n\n")
-        lines = np.cumsum([1, *(piece.count(b"\n") + 2 for piece in pieces[:-1])]).tolist()
-        return list(zip(pieces, lines, strict=True))
-    begins, stops = [0, *(ends[empty + 1] + 1).tolist()], [*ends[empty].tolist(), len(data)]
-    lines = [1, *(empty + 3).tolist()]
-    return [(data[begin:stop], line) for begin, stop, line in zip(begins, stops, lines, strict=True)]
+
+def _since(times: Rows, start: Rows | float) -> Rows:
+    return (times - start) % 86400  # a run may pass midnight
+
+
+def _cpus(blocks: list[bytes]) -> Rows | None:
+    """Return the table if each block has all CPUs together and then each in order, as sar writes them."""
+    first, text = blocks[0], b"".join(blocks)
+    width, size = first.find(b"\n") + 1, first.count(b"\n")
+    row = first[width : 2 * width]
+    behind = row.find(b"all") + len(b"all")
+    if len(text) != len(blocks) * width * size or b"-" in text or not _ROWS[b"CPU"].fullmatch(row[:-1]):
+        return None
+    lines = np.frombuffer(text, np.uint8).reshape(len(blocks), size, width)
+    titles, clocks, names = lines[:, 0, _CLOCK_CHARS:], lines[:, 1:, :_CLOCK_CHARS], lines[:, 1:, _CLOCK_CHARS:behind]
+    in_order = [b"all", *(b"%d" % cpu for cpu in range(size - 2))]
+    if _kind(titles[0].tobytes()) != b"CPU" or names[0].tobytes().split() != in_order:
+        return None
+    if (titles != titles[0]).any() or (names != names[0]).any() or (clocks != clocks[:, :1]).any():
+        return None
+    times = layout_of(clocks[0, 0].tobytes()).read(clocks[:, 0])
+    shares = layout_of(row[behind:], _SHARES).read(lines[:, 1:, behind:].reshape(-1, width - behind))
+    if times is None or shares is None:
+        return None
+    table = np.empty((len(blocks), size - 1, len(CPU_COLUMNS)))
+    table[:, :, 0] = (times @ _CLOCK)[:, None]
+    table[:, :, 1] = [nan, *range(size - 2)]
+    table[:, :, 2:] = shares.reshape(len(blocks), size - 1, -1)
+    return table
+
+
+def _interfaces(blocks: list[bytes]) -> tuple[tuple[str, ...], Rows] | None:
+    """Return the names and the table if each block, which begins with a line's end, has the same interfaces."""
+    names = _names(blocks[0])
+    # Behind the title's clock: each row's clock, and its first two rates.
+    fields = tuple(3 + 11 * row + number for row in range(len(names)) for number in range(5))
+    of_shape: dict[bytes, list[int]] = {}
+    for place, block in enumerate(blocks):  # a large number moves those behind it
+        of_shape.setdefault(block.translate(_ONE_KIND), []).append(place)
+    table = np.empty((len(blocks), len(names), len(INTERFACE_COLUMNS)))
+    table[:, :, 1] = np.arange(len(names))
+    for places in of_shape.values():
+        first, text = blocks[places[0]], b"".join([blocks[place] for place in places])
+        if not _is_interfaces(first.translate(ANY_DIGIT)) or _names(first) != names:
+            return None
+        numbers = layout_of(first, fields).read(np.frombuffer(text, np.uint8).reshape(len(places), -1))
+        if numbers is None or text.count(b"-") != len(places) * first.count(b"-"):
+            return None
+        rows = numbers.reshape(len(places), len(names), -1)
+        if (rows[:, :, :3] != rows[:, :1, :3]).any():
+            return None
+        table[places, :, 0] = rows[:, :, :3] @ _CLOCK
+        table[places, :, 2:] = rows[:, :, 3:]
+    return None if len(set(names)) < len(names) else (tuple(name.decode() for name in names), table)
+
+
+def _names(block: bytes) -> list[bytes]:
+    return [row.split(None, 2)[1] for row in block.splitlines()[2:]]
+
+
+@lru_cache(maxsize=64)
+def _is_interfaces(shape: bytes) -> bool:
+    """Return whether a block with all its digits 0 is an empty line, a title, and rows of interfaces."""
+    match = _INTERFACES.fullmatch(shape)
+    return match is not None and _kind(match[1]) == b"IFACE"
 
 
 @lru_cache(maxsize=64)
@@ -135,105 +197,45 @@ def _kind(columns: bytes) -> bytes | None:
     return names[0] if names and _TITLES.get(names[0]) == names else None
 
 
-def _rows(rows: bytes, name: bytes) -> tuple[list[bytes], int]:
-    """Return the rows of one block, and how many of its lines are not rows."""
-    lines = [line for line in rows.splitlines() if line.strip()]
-    good = [line for line in lines if _ROWS[name].fullmatch(line + b"\n")]
-    return good, len(lines) - len(good)
-
-
-def _cpus_at_once(blocks: list[bytes]) -> Rows:
-    """Return the table of rows of CPUs if each block has all CPUs together and then each in order, as sar writes them.
-
-    Its numbers are read as one grid of characters. Raises _NoRowError for any other text.
-    """
-    text = b"\n".join([*blocks, b""])
-    grid, size = grid_of(text), blocks[0].count(b"\n") + 1 if blocks else 0
-    if grid is None or size < 2 or len(grid) != size * len(blocks) or b"-" in text:
-        raise _NoRowError
-    grid = grid.copy()
-    lines = grid.reshape(len(blocks), size, -1)
-    at = text.find(b"all")
-    if not 0 < at < lines.shape[2] or not _ROWS[b"CPU"].fullmatch(lines[0, 1].tobytes()):
-        raise _NoRowError
-    name = lines[:, 0, at : at + len(_ALL)]
-    if name.shape[1] < len(_ALL) or (name != _ALL).any():
-        raise _NoRowError
-    name[:] = _ZERO
-    numbers = layout_of(lines[0, 1].tobytes()).read(grid)
-    if numbers is None:
-        raise _NoRowError
-    table = np.empty((len(blocks), size, len(CPU_COLUMNS)))
-    table[:, :, 0] = (numbers[:, :3] @ _CLOCK).reshape(len(blocks), size)
-    table[:, :, 1:] = numbers[:, 3:].reshape(len(blocks), size, -1)
-    if (table[:, :, 0] != table[:, :1, 0]).any() or (table[:, 1:, 1] != np.arange(size - 1)).any():
-        raise _NoRowError
-    table[:, 0, 1] = nan
-    return table.reshape(-1, len(CPU_COLUMNS))
-
-
-def _cpus(blocks: list[bytes]) -> Rows:
-    """Return the table of rows of CPUs, row by row. Raises _NoRowError."""
-    clocked = [_one_clock(block) for block in blocks]
-    numbers = b"".join([_cpu(row) for _, rows in clocked for row in rows])
-    table = np.empty((sum(len(rows) for _, rows in clocked), len(CPU_COLUMNS)))
-    table[:, 0] = _times(clocked)
-    table[:, 1:] = np.frombuffer(numbers).reshape(-1, len(CPU_COLUMNS) - 1)
-    return table
-
-
-_Clocked = tuple[bytes, list[bytes]]
-"""The clock of rows, and what stands behind it in each of them."""
-
-
-def _one_clock(rows: bytes) -> _Clocked:
-    """Return the rows of one block, split by the clock of the first; where another one stands, a piece is no row."""
-    clock = rows[:8]
-    if not _START.fullmatch(clock):
-        raise _NoRowError
-    return clock, rows[8:].split(b"\n" + clock)
-
-
-def _interfaces(blocks: list[bytes]) -> tuple[tuple[str, ...], Rows]:
-    """Return the names and the table of rows of interfaces. Raises _NoRowError."""
-    clocked = [_one_clock(block) for block in blocks]
-    interfaces = [_interface(row) for _, rows in clocked for row in rows]
-    places: dict[bytes, int] = {}
-    table = np.empty((len(interfaces), len(INTERFACE_COLUMNS)))
-    table[:, 0] = _times(clocked)
-    table[:, 1] = [places.setdefault(name, len(places)) for name, _ in interfaces]
-    table[:, 2:] = np.frombuffer(b"".join([rates for _, rates in interfaces])).reshape(-1, 2)
-    return tuple(name.decode() for name in places), table
-
-
-def _times(blocks: list[_Clocked]) -> Rows:
-    return np.repeat([_clock_s(clock) for clock, _ in blocks], [len(rows) for _, rows in blocks])
-
-
-# Most interfaces are idle: most rows were seen before.
-
-
-@lru_cache(maxsize=1 << 14)
-def _cpu(row: bytes) -> bytes:
-    """Return the numbers of a row behind its time, packed: CPU (NaN for all), shares. Raises _NoRowError."""
-    _require_row(b"CPU", row.translate(_ANY_DIGIT))
-    name, *shares = row.translate(_DECIMAL).split()
-    return _CPU_ROW.pack(nan if name == b"all" else float(name), *map(float, shares))
-
-
-@lru_cache(maxsize=1 << 14)
-def _interface(row: bytes) -> tuple[bytes, bytes]:
-    """Return the name and the packed rates of a row behind its time. Raises _NoRowError."""
-    _require_row(b"IFACE", row.translate(_ANY_DIGIT))
-    name, rx, tx = row.translate(_DECIMAL).split(None, 3)[:3]
-    return name, _RATES.pack(float(rx), float(tx))
-
-
-@lru_cache(maxsize=1 << 12)
-def _require_row(name: bytes, shape: bytes) -> None:
-    """Raise _NoRowError unless a row with all its digits 0 is one of CPUs or of interfaces."""
-    if not _BEHIND_TIME[name].fullmatch(shape):
-        raise _NoRowError
+def _by_line(data: bytes) -> SarText:
+    """Return the content of any log; lines and blocks that are none of sar's are left out and reported."""
+    rows: dict[bytes, list[list[bytes]]] = {b"CPU": [], b"IFACE": []}
+    lines: list[int] = []
+    anomalies: list[Anomaly] = []
+    heading, *blocks = data.split(b"\n\n")
+    if b"\n" in heading.strip():
+        anomalies.append(Anomaly("damaged", "no empty line behind the first", 2))
+    averages, line = 0, heading.count(b"\n") + 3
+    for block in blocks:
+        title, *texts = block.split(b"\n")
+        time, _, columns = title.partition(b" ")
+        if time == b"Average:":
+            averages += 1
+        elif kind := _kind(columns):
+            good = [text for text in texts if _ROWS[kind].fullmatch(text)]
+            rows[kind] += [text.translate(_DECIMAL).split() for text in good]
+            if kind == b"CPU":
+                lines.append(line + 2)
+            bad = sum(1 for text in texts if text.strip()) - len(good)
+            if bad > (block is blocks[-1]):  # its last line is the cut that `truncated` names
+                anomalies.append(Anomaly("damaged", f"{bad} lines that are no rows", line))
+        elif block.strip():
+            anomalies.append(Anomaly("damaged", "a block that is not one of sar's", line))
+        line += len(texts) + 2
+    if averages != 2 or not data.endswith(b"\n"):
+        text = "no averages of CPUs and interfaces at the end"
+        anomalies.append(Anomaly("truncated", text, data.count(b"\n") + 1))
+    names = {name: place for place, name in enumerate(dict.fromkeys(name for _, name, *_ in rows[b"IFACE"]))}
+    cpus = [
+        [_clock_s(clock), nan if name == b"all" else float(name), *(float(shares[place]) for place in _SHARES)]
+        for clock, name, *shares in rows[b"CPU"]
+    ]
+    interfaces = [[_clock_s(row[0]), float(names[row[1]]), float(row[2]), float(row[3])] for row in rows[b"IFACE"]]
+    tables = [np.array(table, float) for table in (cpus or _NO_CPUS, interfaces or _NO_INTERFACES)]
+    start = _START.search(data, data.find(b"\n"))
+    for table in tables:
+        table[:, 0] = _since(table[:, 0], _clock_s(start[0]) if start else 0.0)
+    return SarText(tables[0], tuple(name.decode() for name in names), tables[1], 0, tuple(lines), tuple(anomalies))
 
 
 def _clock_s(clock: bytes) -> float:
