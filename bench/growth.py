@@ -3,14 +3,21 @@
 The rows are those of results/sample, repeated as further repetitions with rates a little apart: what has been measured
 there, many times over. Each step runs alone in a process of its own, which says its CPU time and its peak memory. The
 exponent of growth is the slope of both logarithms between the two largest numbers. The last figure, of a million
-trials, is drawn from a file, as `xdplab figures` does: reading it is part of the cost. Needs no lab and no root.
+trials, is drawn from a file, as `xdplab figures` does: reading it is part of the cost.
+
+The commands are those of a user, from a run directory of ten thousand trials whose raw files are the sample's, over and
+over: `show` when only the tables are there, and when its answer is kept. Needs no lab and no root.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import os
 import resource
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +25,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +37,9 @@ SAMPLE = Path(__file__).parents[1] / "results" / "sample"
 NUMBERS = (100, 1_000, 10_000)
 FIGURE_TRIALS = 1_000_000
 PIECE = 10_000
+COMMANDS_TRIALS = 10_000
+COMMANDS = {"status": 1.0, "show": 10.0, "show again": 1.0, "audit": 8.0, "report": 12.0}
+"""Commands, and the CPU seconds that each may take for that many trials."""
 MOST_EXPONENT = 1.1
 MOST_FIGURE_S, MOST_FIGURE_MB = 10.0, 2_500.0
 
@@ -120,8 +131,61 @@ def large_cost(path: Path) -> dict[str, float]:
     return {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall, "peak_mb": peak_mb}
 
 
+def large_run(number: int, parent: Path) -> Path:
+    """Make a run of so many trials: the sample's attempts over and over, as further repetitions and a second port."""
+    from xdplab.plan import Trial, parse_plan
+    from xdplab.run.rundir import RunDirectory
+    from xdplab.run.state import attempts_of
+    from xdplab.studies.traffic.run_files import create_run, run_trials_of
+
+    def factors(trial: Trial) -> tuple[object, ...]:
+        return trial.point.mode, trial.point.load, trial.point.program.accesses
+
+    sample = RunDirectory.open(SAMPLE)
+    places = {trial.trial_id: factors(trial) for trial in run_trials_of(sample)}
+    attempts: dict[tuple[object, ...], list[str]] = {}
+    for attempt in attempts_of(sample):
+        attempts.setdefault(places[attempt.trial_id], []).append(attempt.trial_id)
+    events = {kind: list(sample.journal.events(kind)) for kind in ("planned", "hosts", "finished")}
+    finished = {event["trial_id"]: event for event in events["finished"]}
+    wanted = sample.plan_data | {"repetitions": math.ceil(number / len(attempts) / 2)}
+    for block in wanted["blocks"]:
+        block["traffic"]["dst_port"] = [50220, 50221]
+    lab, arrangement = (events["planned"][0][name] for name in ("lab", "arrangement"))
+    run = create_run(parse_plan(wanted), parent, lab=lab, arrangement=arrangement)
+    raw = shutil.copytree(SAMPLE / "raw", parent / "raw")  # hard links need one file system
+    lines, now = [events["hosts"][0]], time.time()
+    for trial in run_trials_of(run)[:number]:
+        like = attempts[factors(trial)]
+        name = like[trial.repetition % len(like)]
+        shutil.copytree(raw / name / "1", run.raw_dir(trial.trial_id, 1), copy_function=os.link)
+        now += 1.0
+        lines += [finished[name] | {"time": now, "trial_id": trial.trial_id, "attempt": 1}]
+    lines += [events["hosts"][-1], {"event": "ended", "time": now, "how": "complete"}]
+    with run.journal.path.open("a") as file:
+        file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    shutil.copytree(SAMPLE / "programs", run.path / "programs")
+    return run.path
+
+
+def command_costs(number: int, folder: Path) -> list[dict[str, Any]]:
+    """Return the CPU seconds of deriving the tables of a run of so many trials, and of each command on it."""
+    run = large_run(number, folder)
+    environment = os.environ | {"XDPLAB_CACHE": str(folder / "cache")}
+    costs = []
+    for name in ("tables", *COMMANDS):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        argv = [sys.executable, "-m", "xdplab", name.split()[0], str(run)]
+        subprocess.run(argv, capture_output=True, env=environment, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        costs.append({"command": name, "trials": number, "cpu_s": cpu, "most": COMMANDS.get(name)})
+    return costs
+
+
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--numbers", type=int, nargs="+", default=NUMBERS, help="trials")
+    parser.add_argument("--commands", type=int, default=COMMANDS_TRIALS, help="trials of a run (%(default)s)")
     parser.add_argument("--figure", type=int, default=FIGURE_TRIALS, help="trials in the last figure (%(default)s)")
 
 
@@ -136,12 +200,19 @@ def measure(arguments: argparse.Namespace) -> list[Aim]:
         ]
         pool.submit(written, arguments.figure, path).result()
         large = pool.submit(large_cost, path).result()
+        commands = command_costs(arguments.commands, Path(folder))
     table = pd.DataFrame(found)
     last = {"step": "figure, from its file", "trials": arguments.figure} | large
     show("Growth of the cost of data with the number of trials", [*found, last])
+    show("What commands take, of a run directory", commands)
     aims = [
         Aim(f"exponent of growth, {step}", exponent(table[table["step"] == step]), at_most=MOST_EXPONENT)
         for step in STEPS
+    ]
+    aims += [
+        Aim(f"{one['command']} of {arguments.commands} trials, CPU s", one["cpu_s"], at_most=one["most"])
+        for one in commands
+        if one["most"] is not None
     ]
     return [
         *aims,

@@ -46,7 +46,7 @@ def _only_text(column: pd.Series) -> str | None:
     values = column.tolist()
     first = values[0]
     if is_null(first):
-        return "-" if all(map(is_null, values)) else None
+        return "-" if column.isna().all() else None
     try:
         same = values.count(first) == len(values) and len(set(map(type, values))) == 1  # 1, 1.0 and True are equal
     except TypeError:  # pd.NA is neither equal nor unequal

@@ -13,7 +13,7 @@ from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.fit import fit_line, limited_by_dut
 from xdplab.analysis.labs import LabRatio, by_lab, lab_ratios
-from xdplab.analysis.series import SERIES, key_of, plain, settled, with_baselines
+from xdplab.analysis.series import SERIES, key_of, places_by, plain, settled, with_baselines
 from xdplab.analysis.summary import varying
 from xdplab.plan.factors import BY_COLUMN
 from xdplab.run.frames import records
@@ -147,14 +147,13 @@ def fits_by_repetition(trials: pd.DataFrame) -> list[Fit]:
     limited = limited_by_dut(trials)
     limited = with_baselines(limited[limited["accesses"].notna()]) if len(limited) else limited
     limited = plain(limited, [name for name in names if name in limited])
-    lines = []
-    for _, rows in limited.groupby(key_of(limited, FIT_GROUP), sort=False):
-        line = fit_line(rows["accesses"], rows["ns_per_packet"])
-        if line is not None:
-            lines.append((rows.iloc[0], line))
-    settings = _settings(pd.DataFrame([first for first, _ in lines]))
+    accesses, times = limited["accesses"].to_numpy(), limited["ns_per_packet"].to_numpy()
+    groups = places_by(pd.Series(pd.factorize(key_of(limited, FIT_GROUP))[0]))
+    fitted = [(places[0], fit_line(accesses[places], times[places])) for _, places in groups]
+    lines = [(place, line) for place, line in fitted if line is not None]
+    firsts = limited.iloc[[place for place, _ in lines]]
     fits = []
-    for (first, line), setting in zip(lines, settings, strict=True):
+    for first, (_, line), setting in zip(firsts.to_dict("records"), lines, _settings(firsts), strict=True):
         values = [_or_none(value) for value in (line.t0_se, line.c_se, line.r2)]
         fits.append(
             Fit(
