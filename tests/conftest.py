@@ -32,7 +32,8 @@ LONGEST = (
     *("tests/notebooks/test_notebooks.py", "tests/programs/test_programs_bytecode.py", "tests/test_site.py"),
     *("tests/deploy/test_deploy_watchdog.py", "tests/studies/jit/test_jitbench.py", "tests/labs/test_keeper_socket.py"),
     *("tests/studies/verifier/test_bpfverify_corrupted.py", "tests/programs/test_programs_kernel.py"),
-    *("tests/studies/test_report.py", "tests/bench/test_bench_scripts.py"),
+    *("tests/studies/test_report.py", "tests/bench/test_bench_scripts.py", "tests/figures/test_drawing.py"),
+    *("tests/analysis/test_findings.py", "tests/figures/test_size.py", "tests/cli/test_startup.py"),
 )
 """More than 20 s each on two CPUs; by their number of tests, as xdist would order them, some would come last."""
 

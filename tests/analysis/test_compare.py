@@ -28,45 +28,40 @@ def bench() -> ModuleType:
     return module
 
 
-DRAWS = 500
+DRAWS, SEED = 500, 20261122
 
 
-@pytest.mark.parametrize("seed", [20261122])
 @pytest.mark.parametrize("equal", [0, 4])
-def test_intervals_hold_and_equal_runs_are_not_called_different(bench: ModuleType, equal: int, seed: int) -> None:
+def test_intervals_hold_and_equal_runs_are_not_called_different(bench: ModuleType, equal: int) -> None:
     run = ASSUMED_SPREAD if equal == 0 else 0.014
-    coverage, differs, _, _ = bench.simulate(bench.Case(1, 3, equal, run, 0, 0, 0.035), DRAWS, seed)
+    coverage, differs, _, _ = bench.simulate(bench.Case(1, 3, equal, run, 0, 0, 0.035), DRAWS, SEED)
     assert 0.93 <= coverage <= 0.97
     assert differs <= 0.065  # 5 %, plus the error of 500 draws
 
 
-@pytest.mark.parametrize("seed", [20261122])
-def test_a_family_has_no_more_false_alarms_than_one_point(bench: ModuleType, seed: int) -> None:
-    coverage, differs, _, _ = bench.simulate(bench.Case(4, 3, 4, 0.014, 0.007, 0.02, 0.035), DRAWS // 2, seed)
+def test_a_family_has_no_more_false_alarms_than_one_point(bench: ModuleType) -> None:
+    coverage, differs, _, _ = bench.simulate(bench.Case(4, 3, 4, 0.014, 0.007, 0.02, 0.035), DRAWS // 2, SEED)
     assert 0.93 <= coverage <= 0.97
     assert differs <= 0.075
 
 
-@pytest.mark.parametrize("seed", [20261122])
-def test_runs_at_the_margin_are_rarely_called_equivalent(bench: ModuleType, seed: int) -> None:
-    *_, same, _ = bench.simulate(bench.Case(1, 10, 10, 0.002, 0, 0, 0.01, 1.02), DRAWS, seed)
+def test_runs_at_the_margin_are_rarely_called_equivalent(bench: ModuleType) -> None:
+    *_, same, _ = bench.simulate(bench.Case(1, 10, 10, 0.002, 0, 0, 0.01, 1.02), DRAWS, SEED)
     assert same <= 0.065
-    *_, equal, _ = bench.simulate(bench.Case(1, 10, 10, 0.002, 0, 0, 0.01), DRAWS // 2, seed)
+    *_, equal, _ = bench.simulate(bench.Case(1, 10, 10, 0.002, 0, 0, 0.01), DRAWS // 2, SEED)
     assert equal >= 0.8
 
 
-@pytest.mark.parametrize("seed", [20261122])
-def test_what_is_said_to_be_detectable_is_detected(bench: ModuleType, seed: int) -> None:
+def test_what_is_said_to_be_detectable_is_detected(bench: ModuleType) -> None:
     case = bench.Case(1, 10, 10, 0.01, 0, 0, 0.02)
-    *_, detectable = bench.simulate(case, 200, seed)
-    _, power, _, _ = bench.simulate(bench.Case(1, 10, 10, 0.01, 0, 0, 0.02, 1 + detectable), DRAWS, seed)
+    *_, detectable = bench.simulate(case, 200, SEED)
+    _, power, _, _ = bench.simulate(bench.Case(1, 10, 10, 0.01, 0, 0, 0.02, 1 + detectable), DRAWS, SEED)
     assert 0.72 <= power <= 0.88
 
 
-@pytest.mark.parametrize("seed", [20261122])
-def test_what_a_pilot_promises_is_kept_by_new_runs(bench: ModuleType, seed: int) -> None:
+def test_what_a_pilot_promises_is_kept_by_new_runs(bench: ModuleType) -> None:
     """Both numbers promise 80 %; here whole runs spread by far less than the margin."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(SEED)
     answers = [bench.promised(rng, bench.Case(1, 10, 10, 0.002, 0, 0, 0.01)) for _ in range(200)]
     told = [same for _, same in answers if same is not None]
     assert len(told) >= 50  # in the other pilots, equal runs differ so much that no number may be enough

@@ -141,7 +141,9 @@ def test_repetitions_that_hardly_differ_are_no_finding(sd: float) -> None:
     assert named(found, "repetitions differ") == named(found, "repetition apart") == []
 
 
-@pytest.mark.parametrize("points", [2, 3, 5])
+@pytest.mark.parametrize(
+    "points", [pytest.param(2, marks=pytest.mark.thorough), 3, pytest.param(5, marks=pytest.mark.thorough)]
+)
 def test_a_run_of_few_points_names_hardly_a_repetition_by_chance(points: int) -> None:
     """Where repetitions differ by a tenth, two of three such runs had named one, as ranges alone do."""
     trials = synthetic.run(vary={"accesses": NS[:points]}, repetitions=3)
