@@ -21,7 +21,7 @@ _HEAD = """\
 Each column is what `xdplab probe LAB --publish --json` found: tried, not read ([how](../use/probe.md)). Made by
 `python -m xdplab.cli.pages docs --kept` from the files in `docs/results/probes`. (!) marks what is not as announced by
 netlink or ethtool. A virtual card is a veth, or QEMU's model of a card in a guest, whose limits are in the answers,
-too; an emulated guest shows no time. QEMU 7.2, which these guests ran in, has no igb.
+too; an emulated guest shows no time. The guest with igb ran in QEMU 10.0: Debian 12's 7.2 has none.
 """
 
 
