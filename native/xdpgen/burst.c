@@ -60,8 +60,8 @@ static int print_interval(struct burst *burst, uint64_t now) {
 
     if (error)
         return error;
-    report_interval(burst->request->name, (double)(now - burst->window.start_ns) / NS_PER_SECOND, tx_new,
-                    receives ? &rx_new : NULL);
+    report_interval(session, burst->request->name, (double)(now - burst->window.start_ns) / NS_PER_SECOND,
+                    tx_new, receives ? &rx_new : NULL);
     burst->tx_packets += tx_new;
     burst->rx_packets += rx_new;
     return 0;

@@ -168,11 +168,17 @@ void report_ready(const struct session *session) {
     json_end();
 }
 
-void report_interval(const char *burst, double t_s, uint64_t tx_packets, const uint64_t *rx_packets) {
+// Plain frames are counted by the device alone, and some count none of XDP's.
+static bool knows_sent(const struct session *session, uint64_t tx_packets) {
+    return !session->options.plain || tx_packets;
+}
+
+void report_interval(const struct session *session, const char *burst, double t_s, uint64_t tx_packets,
+                     const uint64_t *rx_packets) {
     json_begin("interval");
     json_string("burst", burst);
     json_decimal("t_s", t_s, 6);
-    json_count("tx_packets", tx_packets);
+    optional_count("tx_packets", knows_sent(session, tx_packets), tx_packets);
     optional_count("rx_packets", rx_packets, rx_packets ? *rx_packets : 0);
     json_end();
 }
@@ -193,11 +199,6 @@ static void ranks_field(const struct session *session, const struct receive_coun
     for (unsigned octave = 0; octave <= last; octave++)
         json_count(NULL, rx->by_octave[octave]);
     json_close();
-}
-
-// Plain frames are counted by the device alone, and some count none of XDP's.
-static bool knows_sent(const struct session *session, const struct burst_report *report) {
-    return !session->options.plain || report->tx_packets;
 }
 
 // One field per counter; all of them null, with the reason, where nothing looked.
@@ -227,7 +228,7 @@ static void summary_rx(const struct session *session, const struct burst_report 
 
     json_string("rx_missing", report->rx_missing);
     optional_count("rx_packets", !report->rx_missing, packets);
-    optional_count("lost_packets", !report->rx_missing && knows_sent(session, report), lost);
+    optional_count("lost_packets", !report->rx_missing && knows_sent(session, report->tx_packets), lost);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
         optional_count(fields[i].key, numbered, fields[i].value);
     optional_count("rx_flows", numbered, report->rx_flows);
@@ -280,7 +281,7 @@ static void summary_stamps(const struct session *session, const struct burst_rep
     json_open_object("missing");
     if (why)
         json_string("latency", why);
-    if (!knows_sent(session, report))
+    if (!knows_sent(session, report->tx_packets))
         json_string("sent", "the device took no frame, or its driver counts none that XDP sends");
     if (session->options.plain)
         json_string("numbers",
@@ -305,8 +306,8 @@ void report_summary(const struct session *session, const struct burst_report *re
     json_begin("summary");
     json_string("burst", report->name);
     json_decimal("duration_s", report->duration_s, 9);
-    optional_count("tx_packets", knows_sent(session, report), report->tx_packets);
-    optional_count("tx_bytes", knows_sent(session, report), report->tx_bytes);
+    optional_count("tx_packets", knows_sent(session, report->tx_packets), report->tx_packets);
+    optional_count("tx_bytes", knows_sent(session, report->tx_packets), report->tx_bytes);
     summary_rx(session, report);
     optional_count("tx_errors", !report->tx_errors_missing, report->tx_errors);
     json_string("tx_errors_missing", report->tx_errors_missing);

@@ -31,7 +31,8 @@ struct burst_report {
 
 // Each prints one JSON object on a line of its own.
 void report_ready(const struct session *session);
-void report_interval(const char *burst, double t_s, uint64_t tx_packets, const uint64_t *rx_packets);
+void report_interval(const struct session *session, const char *burst, double t_s, uint64_t tx_packets,
+                     const uint64_t *rx_packets);
 void report_summary(const struct session *session, const struct burst_report *report);
 void report_histograms(const struct session *session, const struct burst_report *report);
 // `type` is detached or released.
