@@ -50,6 +50,10 @@ def test_the_last_interval_ends_with_the_window_whenever_it_was_read() -> None:
     assert course([0.1, 0.2, 0.3, 0.4, 0.401], [1000, 1000, 1000, 1000, 3], 0.401) == Course("steady", 0.0)
 
 
+def test_a_report_that_came_late_leaves_a_short_interval_behind_it() -> None:
+    assert course([0.1, 0.28, 0.3, 0.4], [1000, 1800, 200, 1000], 0.4) == Course("steady", 0.0)
+
+
 @pytest.mark.parametrize(("intervals", "most"), [(4, 0.03), (5, 0.02), (10, 0.01)])
 def test_noise_of_a_quiet_lab_is_rarely_taken_for_a_change(intervals: int, most: float) -> None:
     """With 3.5 % between intervals, chance gives a finding in 1.4, 0.8 and 0.1 % of 2,000 windows (seed 1)."""

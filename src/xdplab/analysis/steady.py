@@ -40,14 +40,15 @@ def course(ends_s: Sequence[float], frames: Sequence[int], window_s: float) -> C
     edges = [0.0, *(min(end, window_s) for end in ends_s)]
     lengths = [after - before for before, after in pairwise(edges)]
     usual = sorted(lengths)[len(lengths) // 2] if lengths else 0.0
-    kept = [i for i, length in enumerate(lengths) if length > SHORTEST * usual]
-    if len(kept) < LEAST_INTERVALS:
+    while lengths and lengths[-1] <= SHORTEST * usual:
+        lengths.pop()
+    if len(lengths) < LEAST_INTERVALS:
         return None
-    rates = [frames[i] / lengths[i] for i in kept]
-    middles = [(edges[i] + edges[i + 1]) / 2 for i in kept]
+    rates = [count / length for count, length in zip(frames, lengths, strict=False)]
+    middles = [end - length / 2 for end, length in zip(edges[1:], lengths, strict=False)]
     if not any(rates):
         return Course("steady", 0.0)
-    _, change, sigmas = min(_step(rates, [edges[i] for i in kept]), _trend(rates, middles, window_s), key=_error)
+    _, change, sigmas = min(_step(rates, edges), _trend(rates, middles, window_s), key=_error)
     return change if abs(change.change) > CHANGE and sigmas > SIGMAS else Course("steady", 0.0)
 
 

@@ -132,7 +132,7 @@ def _latency(raw: Path) -> Histogram | None:
 def _derive(run: RunDirectory, before: Before) -> Tables:
     """Make the rows of every attempt from the journal and the raw files; those of ``before`` that are current stay.
 
-    If raw files are gone, the run's existing rows stay as they are, and their reason says so.
+    If raw files of an attempt that is parsed now are gone, its existing row stays, and its reason says so.
     """
     trials = {t.trial_id: t for t in run_trials_of(run)}
     window_s = run_plan(run).trial.window_s
@@ -213,7 +213,7 @@ def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[
 TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
 KEY = ("trial_id", "attempt")
 SAMPLE_NAMES = {column.name for column in SAMPLES}
-RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, visits 2, columns {columns_version()}", _derive)
+RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, visits 3, columns {columns_version()}", _derive)
 
 
 def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:
