@@ -15,16 +15,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from xdplab.compiler import bpf_include_flags, find_clang, run_tool
 from xdplab.errors import ProgramError
+from xdplab.lazy import lazy
 from xdplab.programs.counting import XDP_TX, sample_frame
 from xdplab.programs.image import read_image
 from xdplab.programs.machine import Interpreter, Map
-from xdplab.programs.userspace import frame_accesses
+
+if TYPE_CHECKING:
+    from xdplab.programs import userspace
+else:
+    userspace = lazy("xdplab.programs.userspace")
 
 _FRAME_BYTES = 60
 _EXECUTABLE = 4  # SHF_EXECINSTR
@@ -138,7 +144,7 @@ def _maps(data: bytes) -> Mapping[str, tuple[int, int]]:
 def _in_user_space(text: str, folder: Path) -> PacketWork:
     (folder / "program.c").write_text(_STAND_INS + _function(text) + _ENTRY)
     run_tool([find_clang(), *_USER_FLAGS, "program.c", "-o", "program.so"], folder)
-    trace = frame_accesses((folder / "program.so").read_bytes(), sample_frame(_FRAME_BYTES))
+    trace = userspace.frame_accesses((folder / "program.so").read_bytes(), sample_frame(_FRAME_BYTES))
     return PacketWork(None, None, *_of_frame(trace))
 
 
