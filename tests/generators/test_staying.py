@@ -1,6 +1,7 @@
 """A generator stays from trial to trial while its settings stay the same, and each trial has its own bursts."""
 
 import contextlib
+from contextlib import nullcontext
 from threading import Event
 
 import pytest
@@ -84,7 +85,7 @@ def test_an_attached_program_is_awaited_only_as_long_as_there_is_a_controller(tr
 
 
 @pytest.mark.parametrize("error", [None, HostError("it was killed")])
-def test_a_program_leaves_meanwhile_however_it_ends(error: HostError | None) -> None:
+def test_a_program_leaves_meanwhile_and_who_awaits_it_has_its_error(error: HostError | None) -> None:
     let_go, done = Event(), list[str]()
 
     class Program:
@@ -101,5 +102,7 @@ def test_a_program_leaves_meanwhile_however_it_ends(error: HostError | None) -> 
     staying.leave(Program())
     assert done == []
     let_go.set()
+    with nullcontext() if error is None else pytest.raises(HostError, match="it was killed"):
+        staying.end()
     staying.end()
     assert done == ["stopped", "closed"]

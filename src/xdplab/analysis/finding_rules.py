@@ -154,7 +154,7 @@ def _same_rings(filled: pd.DataFrame) -> list[list[_Fill]]:
     """Return the repetitions in which a ring was full, those with the same depth together."""
     columns = ("queues_reached", "queues", "latency_mean_ns", "forwarded_pps", "rx_ring_entries")
     reached, queues, latency, rate, depth = (filled[name].to_numpy(dtype=float, na_value=nan) for name in columns)
-    in_flight = latency * 1e-9 * rate / np.where(np.isnan(reached), queues, reached)
+    in_flight = latency * 1e-9 * rate / np.where(reached > 0, reached, queues)
     rings: list[list[_Fill]] = []
     for repetition, places in places_by(filled["repetition"]):
         ring = _ring(in_flight[places], depth[places], rate[places])

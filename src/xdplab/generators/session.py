@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import replace
-from threading import Thread
 from typing import Any, Protocol
 
 from xdplab.errors import FormatError, UnsupportedError, XdplabError
@@ -204,12 +202,17 @@ class Staying:
 
     def __init__(self) -> None:
         self._kept: Sender | None = None
-        self.await_left: Callable[[], object] = lambda: None
+        self._leaving: Future[None] | None = None
+        self._worker = ThreadPoolExecutor(1)
 
     def leave(self, program: Any) -> None:
-        leaving = Thread(target=_end, args=(program,))
-        leaving.start()
-        self.await_left = leaving.join
+        self._leaving = self._worker.submit(_end, program)
+
+    def await_left(self) -> None:
+        """Wait until the program has left. Raises what it ended with."""
+        leaving, self._leaving = self._leaving, None
+        if leaving is not None:
+            leaving.result()
 
     def take(self, new: Sender) -> Sender:
         """Return the one that stayed if it is what ``new``, which has not started, would be; end it otherwise.
@@ -234,15 +237,14 @@ class Staying:
         return self._kept is generator
 
     def end(self) -> None:
-        """End both before settings change that they depend on; harmless if there is neither."""
-        if self._kept is not None:
-            _end(self._kept)
+        """End both before settings change that they depend on. Raises what the program ended with."""
+        with suppress(XdplabError):  # its trials are over and whole: however it ends, nothing of theirs is lost
+            if self._kept is not None:
+                _end(self._kept)
         self._kept = None
         self.await_left()
 
 
 def _end(holder: Any) -> None:
-    """Its trials are over and whole: however it ends, nothing of theirs is lost."""
-    with suppress(XdplabError):
+    with closing(holder):
         holder.stop()
-    holder.close()

@@ -396,7 +396,8 @@ class TrafficSession:
         for held in self._held:
             held.host.await_return()
         self._lab.regain()
-        self._context.staying.end()
+        with suppress(XdplabError):  # they were lost with the connection
+            self._context.staying.end()
         self._context.close_probes()
         self._switch_off()
         booted = tuple(held.host.name for held in self._held if held.take())

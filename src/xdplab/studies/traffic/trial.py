@@ -211,9 +211,9 @@ class Phases:
     def detach(self) -> None:
         """Let the program go, which the next trial awaits; the generator stays for it if it can."""
         self._files.add(self._side.raw_files())
-        self._attached.pop_all()
         staying = self._context.staying
         staying.leave(self._side)
+        self._attached.pop_all()
         if self._context.tools.adapter.stays and "harness" not in self._point.passes:  # whose bursts need the device
             staying.give(self._generator)
         else:
