@@ -133,7 +133,7 @@ def test_a_run_that_was_ended_goes_on_where_it_stopped(objects: Path, tmp_path: 
     with pytest.raises(KeyboardInterrupt):
         run.measure()
     monkeypatch.undo()
-    assert len(read_state(run.directory).settled) == 4
+    assert read_state(run.directory).counts["measured"] == 4
     assert "Not measured: 6 trials of host" in spoken("study", "published", str(run.directory.path))
     assert "10 trials: 10 measured" in spoken("resume", str(run.directory.path))
     assert json.loads(command("--resume", str(run.directory.path), "--json"))["status"]["measured"] == 10
