@@ -158,7 +158,7 @@ def _by_make(file: Path, folder: Path) -> Path:
         shutil.copytree(file.parent, work, ignore=shutil.ignore_patterns("*.o"))
         shutil.copytree(shipped("common"), work / "common")
     name = file.name.replace(".c", ".o")
-    subprocess.run(["make", "-s", "-C", work, f"CLANG={find_clang()}", name], check=True, timeout=120)
+    subprocess.run(["make", "-s", "STRICT=1", "-C", work, f"CLANG={find_clang()}", name], check=True, timeout=120)
     return shutil.move(work / name, folder / name)
 
 

@@ -29,7 +29,7 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(shipped("common"), folder / "common")
     shutil.copy(Path(__file__).with_name("harness.c"), folder)
     (folder / "Makefile").write_text(MAKEFILE)
-    subprocess.run(["make", "-s", "SANITIZE=1"], cwd=folder, check=True, capture_output=True, timeout=120)
+    subprocess.run(["make", "-s", "STRICT=1", "SANITIZE=1"], cwd=folder, check=True, capture_output=True, timeout=120)
     return folder / "harness"
 
 

@@ -76,7 +76,9 @@ def fuzz(tmp_path: Path) -> str:
     entry = b"int LLVMFuzzerTestOneInput(const char *data, unsigned long size) { return 0; }"
     if subprocess.run(probe, input=entry, capture_output=True).returncode:
         pytest.skip("clang here comes without libFuzzer")
-    subprocess.run(["make", "-s", "fuzz"], cwd=tool_source("bpfverify", tmp_path), check=True, capture_output=True)
+    subprocess.run(
+        ["make", "-s", "STRICT=1", "fuzz"], cwd=tool_source("bpfverify", tmp_path), check=True, capture_output=True
+    )
     return str(tmp_path / "fuzz" / "fuzz")
 
 
