@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import os
 import signal
 import subprocess
 import sys
@@ -161,7 +160,6 @@ def _make(run: Run[Any], figures: bool) -> None:
             run.draw_figures()
     making.join()
     print("drawn", flush=True)  # noqa: T201
-    os._exit(0)  # what ends its libraries takes a tenth of a second
 
 
 def _make_tables(run: Run[Any], ready: Connection) -> None:
