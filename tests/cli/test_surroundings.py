@@ -1,4 +1,4 @@
-"""What a shell may leave out: an open output, the working directory, memory. Each is told in one line."""
+"""What a shell may leave out: an open output, the working directory, memory, a library. Each is told in one line."""
 
 import os
 import resource
@@ -22,6 +22,10 @@ def remove_directory() -> None:
     Path.cwd().rmdir()
 
 
+def leave_out_library() -> None:
+    Path("unicorn.py").write_text("raise ModuleNotFoundError(name='unicorn')")
+
+
 def limit_memory(megabytes: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
 
@@ -32,6 +36,7 @@ def limit_memory(megabytes: int) -> Callable[[], None]:
         ("status {run}", closed(1), 7, "standard output is closed"),
         ("plan smoke", remove_directory, 7, "the working directory was removed"),
         ("show {run}", limit_memory(60), 3, "got no more memory"),
+        ("programs prove array", leave_out_library, 3, "needs the Python library unicorn"),
     ],
 )
 def test_what_is_missing_is_told_in_one_line(

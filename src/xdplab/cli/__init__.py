@@ -17,7 +17,7 @@ from click.exceptions import NoArgsIsHelpError
 
 from xdplab import trust as trusted
 from xdplab.cli.common import IN_KTAP, INTERRUPTED, MISUSED, NOTHING_VALID, Verb, Verbs, ask_on_terminal, echo, fail
-from xdplab.errors import HostError, PlanError, ResultsError, ResultsWarning, XdplabError
+from xdplab.errors import HostError, MissingToolError, PlanError, ResultsError, ResultsWarning, XdplabError
 from xdplab.run.disk import is_of_the_disk, reason
 from xdplab.text import STEPS
 
@@ -165,9 +165,15 @@ _NO_MEMORY = re.compile("annot allocate memory|can't start new thread|failed to 
 
 
 def _as_xdplab_error(error: Exception) -> XdplabError | None:
-    """Return the error for a failure of memory, of a file or of the working directory, else None."""
+    """Return the error for a failure of memory, a library, a file or the working directory, else None."""
     if _lacks_memory(error):
         return HostError("this process got no more memory", remedy="`ulimit -v` and `free` say how much there is")
+    if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "xdplab":
+        library = error.name.partition(".")[0]
+        return MissingToolError(
+            f"this needs the Python library {library}, which is not installed here",
+            remedy=f"`{sys.executable} -m pip install {library}`; in a container, the image that can measure",
+        )
     if not isinstance(error, OSError):
         return None
     if is_of_the_disk(error):
