@@ -166,7 +166,7 @@ def test_two_runs_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def part(text: str) -> Part:
     frame = pd.DataFrame({text: [text, text], "Mpps": ["1.5 ± 0.2", "0.9 ± 0.1"]})
     return Part(
-        name=text, kind=text, run_id=text, question=text, answer=[text], limits=[text], place=[(text, text)],
+        name=text, run_id=text, question=text, answer=[text], limits=[text], place=[(text, text)],
         verdicts={text: 1}, doubts=[Doubt(text, text, 1, text)], remarks=[text],
         pictures=[Picture(text, "<svg/>", Table(text, frame), [text])], absent=[text],
         tables=[Table(text, frame)], plan=text, again=[text],

@@ -74,8 +74,8 @@ class Part:
     """The page's content about one run."""
 
     name: str
-    kind: str
     run_id: str
+    """Empty for a comparison."""
     question: str
     answer: list[str]
     limits: list[str]
@@ -155,10 +155,10 @@ def part_of(run: Run[Any]) -> Part:
     rows, findings = run.rows(), run.findings()
     pictures, absent = drawn(run)
     verdicts = rows["verdict"].value_counts().to_dict() if "verdict" in rows else {}
-    imported = run.directory.imported
+    first, *commands = again(run)
+    identity = f"Run identity {run.directory.run_id}, kind {run.kind.name}."
     return Part(
         name=run.directory.name,
-        kind=run.kind.name,
         run_id=run.directory.run_id,
         question=question(run, rows),
         answer=answer_of(run.directory, run).summary,
@@ -171,7 +171,7 @@ def part_of(run: Run[Any]) -> Part:
         absent=absent,
         tables=list(run.tables().values()),
         plan=plan_text(run),
-        again=[] if imported else again(run),
+        again=[] if run.directory.imported else [f"{first} {identity}", *commands],
         claims=claims(run),
     )
 
@@ -342,7 +342,6 @@ def compared(runs: Sequence[Run[Any]], margin: float, sides: Sequence[str] = ())
     columns = [name for name in points if name not in ("point_id", "mean_a", "mean_b")]
     return Part(
         name=f"{comparison.names[1]} over {comparison.names[0]}",
-        kind="comparison",
         run_id="",
         question=f"Did {comparison.metric} change from {comparison.names[0]} to {comparison.names[1]}?",
         answer=[line.strip() for line in comparison.lines()[-3:]],
