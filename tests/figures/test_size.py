@@ -1,6 +1,7 @@
 """A figure for a column of one's own: its size, its rows and columns of panels, and its caption for LaTeX."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,10 @@ from xdplab.figures.styles import STYLES, inches
 
 SAMPLE = Path(__file__).resolve().parents[2] / "results" / "sample"
 MODES = ("native", "generic")
+
+
+def alone() -> Any:
+    return synthetic.run(workload="chase", vary={"accesses": (0, 100)})
 
 
 def crossed() -> Any:
@@ -60,23 +65,25 @@ def test_a_width_has_the_type_sizes_of_its_place(options: dict[str, Any], style:
 
 
 @pytest.mark.parametrize(
-    "size",
+    ("trials", "size"),
     [
-        {"width": 1.0},
-        pytest.param({"width": 3.3, "height": 1.0}, marks=pytest.mark.thorough),
-        pytest.param({"width": 0.5, "height": 0.5}, marks=pytest.mark.thorough),
+        (alone, {"width": 1.0}),
+        pytest.param(crossed, {"width": 3.3, "height": 1.0}, marks=pytest.mark.thorough),
+        pytest.param(crossed, {"width": 0.5, "height": 0.5}, marks=pytest.mark.thorough),
     ],
 )
-def test_a_size_in_which_nothing_can_be_read_is_refused_with_the_smallest_that_works(size: dict[str, float]) -> None:
+def test_a_size_in_which_nothing_can_be_read_is_refused_with_the_smallest_that_works(
+    trials: Callable[[], Any], size: dict[str, float]
+) -> None:
     with pytest.raises(FigureError) as refused:
-        figure("throughput", crossed(), **size)
+        figure("throughput", trials(), **size)
     smallest = re.search(r"works is ([\d.]+)(?: x ([\d.]+))? in", str(refused.value))
     assert smallest
     works = dict(zip(size, map(float, filter(None, smallest.groups())), strict=True))
-    drawn = figure("throughput", crossed(), **works)
+    drawn = figure("throughput", trials(), **works)
     assert unreadable(np.atleast_2d(np.asarray(drawn, dtype=object))) == ""
     with pytest.raises(FigureError):
-        figure("throughput", crossed(), **works | {[*works][-1]: works[[*works][-1]] - 0.1})
+        figure("throughput", trials(), **works | {[*works][-1]: works[[*works][-1]] - 0.1})
 
 
 def test_two_factors_make_the_rows_and_columns_of_panels() -> None:
