@@ -94,7 +94,7 @@ def without_plug_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("tables results/sample", 0),
         ("show results/sample", 0),
         ("audit results/sample", 0),
-        ("figures results/sample", 0),
+        ("figures results/sample --only throughput", 0),
     ],
 )
 def test_all_commands_but_their_own_work_without_the_plug_ins(without_plug_ins: Path, words: str, code: int) -> None:

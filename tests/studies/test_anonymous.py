@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import zipfile
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies import anonymous
 from xdplab.studies.anonymous import FORMS, anonymous_copy, identities, pseudonym
 from xdplab.studies.bundle import ROWS, rows_csv
+from xdplab.studies.kind import Run
 from xdplab.studies.kinds import open_run
 from xdplab.studies.report import write_report
 
@@ -135,7 +137,9 @@ def test_the_same_name_is_the_same_pseudonym_everywhere(sent: tuple[Path, str]) 
 def test_it_verifies_and_derives_equal_rows_elsewhere_and_its_report_is_clean(
     run: Path, sent: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One figure's words stand for those of all, which are made of the same rows."""
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(Run, "draw_figures", partialmethod(Run.draw_figures, ["throughput"]))
     done = CliRunner().invoke(cli, ["import", "bundle", str(sent[0]), "--out", str(tmp_path / "results")])
     assert done.exit_code == 0, done.output  # 1 where the rows differ from the exported ones
     (taken,) = (tmp_path / "results").iterdir()
