@@ -174,6 +174,9 @@ def test_a_file_groups_what_belongs_into_one_map_of_a_map(program: bytes, tmp_pa
     (tmp_path / "f.csv").write_text("key,value.key,value.value\n2,7,8\n1,5,6\n2,9,10\n")
     here = filling({"nested": {2: {7: 8, 9: 10}, 1: {5: 6}}}, program, "").data
     assert filling({"nested": str(tmp_path / "f.csv")}, program, "").data == here
+    (tmp_path / "f.csv").write_text("key,value.key,value.value\n2,7,8\n1,7,6\n2,7,10\n")
+    with pytest.raises(PlanError, match=r"\[7\]: this key is given twice"):
+        filling({"nested": str(tmp_path / "f.csv")}, program, "")
 
 
 BROKEN = {
@@ -183,6 +186,9 @@ BROKEN = {
     "broken.json": ("{", "broken.json"),
     "number.json": ("1", "number.json"),
     "bytes.csv": ("\udcff", "bytes.csv"),
+    "octal.csv": ("key,value\n1,1\n010,1\n", "[010]"),
+    "address.csv": ("key,value\n10.0.0.1,1\n10.0.0.256,1\n", "[10.0.0.256]"),
+    "twice.csv": ("key,value\n10.0.0.1,1\n167772170,1\n0x0100000a,2\n", "given twice"),
 }
 
 

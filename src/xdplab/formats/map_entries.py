@@ -7,13 +7,22 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import PlanError
+from xdplab.lazy import lazy
 from xdplab.plan.maps import PAIR, Row, pairs
 
+if TYPE_CHECKING:
+    import pyarrow as arrow
+    import pyarrow.csv as arrow_csv
+else:
+    arrow = lazy("pyarrow")
+    arrow_csv = lazy("pyarrow.csv")
+
 Column = tuple[list[Any], Sequence[Any]]
-"""The steps to a field, such as ``["key", "src"]``, and its value in each entry."""
+"""The steps to a field, such as ``["key", "src"]``, and its value in each entry; of a CSV file these are an Arrow
+array of texts."""
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -37,7 +46,7 @@ def columns_of(contents: Any) -> list[Column]:
     """Return many entries by columns, which are packed all at once; none if they have no columns."""
     try:
         if isinstance(contents, str) and contents.endswith(".csv"):
-            return _columns_of_csv(Path(contents).read_text())
+            return _columns_of_csv(Path(contents))
         given = json.loads(Path(contents).read_text()) if isinstance(contents, str) else contents
         if isinstance(given, dict):
             keys, values = list(given), list(given.values())
@@ -55,15 +64,16 @@ def columns_of(contents: Any) -> list[Column]:
     return [(["key"], keys), (["value"], values)]
 
 
-def _columns_of_csv(text: str) -> list[Column]:
-    reader = csv.reader(text.splitlines())
-    header = next(reader, [])
-    cells: list[str] = []
-    for row in reader:
-        if len(row) not in (0, len(header)):
-            return []
-        cells += row
-    return [(_steps(name), cells[at :: len(header)]) for at, name in enumerate(header)] if cells else []
+def _columns_of_csv(path: Path) -> list[Column]:
+    with path.open() as file:
+        header = next(csv.reader(file), [])
+    names = [f"{at}" for at in range(len(header))]
+    table = arrow_csv.read_csv(
+        path,
+        arrow_csv.ReadOptions(column_names=names, skip_rows=1),
+        convert_options=arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, arrow.string())),
+    ).combine_chunks()
+    return [(_steps(name), column.chunk(0)) for name, column in zip(header, table.columns, strict=True) if len(table)]
 
 
 def _steps(name: str) -> list[Any]:

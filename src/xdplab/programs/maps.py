@@ -25,15 +25,22 @@ from xdplab.programs.image import section_of
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import pyarrow as arrow
+    import pyarrow.compute as arrow_compute
 
     Bytes = npt.NDArray[np.uint8]
 else:
     np = lazy("numpy")
+    arrow = lazy("pyarrow")
+    arrow_compute = lazy("pyarrow.compute")
 
 _NETWORK_ORDER = ("__be16", "__be32", "__be64", "be16", "be32", "be64")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
-_ADDRESS_BYTES = (4, 6, 16)
+_IPV4_BYTES, _MAC_BYTES, _IPV6_BYTES = _ADDRESS_BYTES = (4, 6, 16)
+_DECIMAL = "^(0|-?[1-9][0-9]*)$"
+_BYTE = "(0|[1-9][0-9]{0,2})"  # in decimal, up to 999
+_DOTTED = rf"{_BYTE}\.{_BYTE}\.{_BYTE}\.{_BYTE}"
 
 
 def encoded(btf: Btf, number: int, value: Any, place: str) -> bytes:
@@ -284,6 +291,8 @@ def _nested(btf: Btf, one: MapType, inner: MapType, given: Any, place: str) -> b
     A row of a map of maps is a key and the entries of the map there; or a ``key`` and a ``value`` in that map, as a
     CSV file has them.
     """
+    if len(columns := columns_of(given)) and (whole := _nested_columns(btf, one, inner, columns)):
+        return whole
     maps: dict[bytes, list[Row]] = {}
     for key, value in rows_of(given, place):
         at = f"{place}[{_shown(key)}]"
@@ -332,32 +341,61 @@ def _prefix(text: str, size: int, place: str) -> bytes:
 # --- many entries at once: what this does not take is read entry by entry, which finds the place of a mistake ---
 
 
+_NOT_SIMPLE = (ValueError, TypeError, KeyError, IndexError, OSError, OverflowError, AttributeError)
+
+
 def columns_content(btf: Btf, one: MapType, columns: Sequence[Column]) -> tuple[bytes, bytes] | None:
     """Return all keys and all values of ``columns``; None where they are to be read entry by entry."""
-    count = len(columns[0][1])
     try:
-        keys, values = (
-            _packed_part(btf, part, [(steps[1:], texts) for steps, texts in columns if steps[0] == name], count, kind)
-            for name, part, kind in (("key", one.key, one.kind), ("value", one.value, ""))
-        )
-    except (ValueError, TypeError, KeyError, IndexError, OSError, OverflowError, AttributeError):
+        keys, values = _packed_entries(btf, one, columns)
+    except _NOT_SIMPLE:
         return None
-    whole = keys.tobytes()
-    different = len(set(keys.view(f"V{keys.shape[1]}").ravel().tolist()))
-    beyond = one.kind in _INDEXED and keys.view("<u4").max(initial=0) >= one.most
-    return None if different < count or beyond or 0 < one.most < count else (whole, values.tobytes())
+    room = len(keys) <= one.most or not one.most
+    return (keys.tobytes(), values.tobytes()) if room and _sorted(keys)[1].all() else None
 
 
-def _packed_part(btf: Btf, part: MapPart, columns: Sequence[Column], count: int, kind: str) -> Bytes:
-    """Raises ValueError, TypeError, KeyError, IndexError, OSError or OverflowError where a column is not simple."""
-    if kind == "lpm_trie" and len(columns) == 1:
-        words = "/".join(map(str.strip, columns[0][1])).split("/")
-        addresses = _addresses(words[::2], part.size - _PREFIX_BYTES)
-        bits = np.array([*map(int, words[1::2])], "<u4")
-        if len(words) != 2 * count or bits.max(initial=0) > 8 * (part.size - _PREFIX_BYTES):
-            raise ValueError("no prefixes")
-        return np.hstack([bits.view(np.uint8).reshape(-1, _PREFIX_BYTES), addresses])
-    packed = np.zeros((count, part.size), np.uint8)
+def _nested_columns(btf: Btf, one: MapType, inner: MapType, columns: Sequence[Column]) -> bytes | None:
+    """Return what ``_nested`` does of ``columns``; None where they are to be read entry by entry."""
+    try:
+        maps = _packed_part(btf, one, [(steps[1:], texts) for steps, texts in columns if steps[0] == "key"])
+        entries = [(steps[1:], texts) for steps, texts in columns if steps[0] == "value"]
+        keys, values = _packed_entries(btf, inner, entries)
+    except _NOT_SIMPLE:
+        return None
+    order, is_first = _sorted(maps)
+    firsts = order[is_first]  # where each map comes first
+    counts = np.diff(np.append(np.flatnonzero(is_first), len(order)))
+    if not _sorted(np.hstack([maps, keys]))[1].all() or 0 < one.most < len(firsts) or 0 < inner.most < counts.max():
+        return None
+    of_row = np.empty_like(order)
+    of_row[order] = np.repeat(firsts, counts)
+    rows, by_first = np.argsort(of_row, kind="stable"), np.argsort(firsts)
+    head = len(firsts).to_bytes(8, "little") + maps[firsts[by_first]].tobytes()
+    return head + counts[by_first].astype("<u4").tobytes() + keys[rows].tobytes() + values[rows].tobytes()
+
+
+def _sorted(rows: Bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+    """Return an order of ``rows`` in which equal ones are neighbours, as they came, and which is the first of these."""
+    words = np.zeros((len(rows), -(-rows.shape[1] // _WORD) * _WORD), np.uint8)
+    words[:, : rows.shape[1]] = rows
+    words = words.view("<u8")
+    order = np.lexsort(words.T)
+    is_first = np.ones(len(rows), bool)
+    is_first[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
+    return order, is_first
+
+
+def _packed_entries(btf: Btf, one: MapType, columns: Sequence[Column]) -> tuple[Bytes, Bytes]:
+    keys = _packed_part(btf, one, [(steps[1:], texts) for steps, texts in columns if steps[0] == "key"])
+    return keys, _packed_part(btf, one, [(steps[1:], texts) for steps, texts in columns if steps[0] == "value"], True)
+
+
+def _packed_part(btf: Btf, one: MapType, columns: Sequence[Column], is_value: bool = False) -> Bytes:
+    """Raises one of _NOT_SIMPLE where a column is not simple."""
+    part = one.value if is_value else one.key
+    if one.kind == "lpm_trie" and len(columns) == 1 and not is_value:
+        return _prefixes(columns[0][1], part.size - _PREFIX_BYTES)
+    packed = np.zeros((len(columns[0][1]), part.size), np.uint8)
     given = np.zeros(part.size, bool)
     for steps, texts in columns:
         offset, number = _leaf(btf, part, steps)
@@ -366,7 +404,21 @@ def _packed_part(btf: Btf, part: MapPart, columns: Sequence[Column], count: int,
         if given[taken].any():
             raise ValueError("two fields share their bytes")
         given[taken], packed[:, taken] = True, column
+    if one.kind in _INDEXED and not is_value and packed.view("<u4").max() >= one.most:
+        raise ValueError("an index that is not there")
     return packed
+
+
+def _prefixes(texts: Sequence[Any], size: int) -> Bytes:
+    if size == _IPV4_BYTES:
+        numbers = _dotted(_trimmed(texts), f"{_DOTTED}/{_BYTE}")
+        addresses, bits = numbers[:, :size], numbers[:, size].astype("<u4")
+    else:
+        words = "/".join(_trimmed(texts).to_pylist()).split("/")
+        addresses, bits = _addresses(arrow.array(words[::2]), size), np.array([*map(int, words[1::2])], "<u4")
+    if len(addresses) != len(texts) or len(bits) != len(texts) or bits.max() > 8 * size:
+        raise ValueError("no prefixes")
+    return np.hstack([bits.view(np.uint8).reshape(-1, _PREFIX_BYTES), addresses])
 
 
 def _leaf(btf: Btf, part: MapPart, steps: Sequence[Any]) -> tuple[int, int]:
@@ -383,25 +435,51 @@ def _packed_column(btf: Btf, number: int, size: int, texts: Sequence[Any]) -> By
     """Return the bytes of numbers or addresses, a row each."""
     one = btf.bare(number) if number else BtfType("int", "", size)
     size = btf.size(number) if number else size
-    if isinstance(texts[0], str) and size in _ADDRESS_BYTES and _is_address(texts[0].strip()):
-        return _addresses([text.strip() for text in texts], size)
+    is_text = isinstance(texts, arrow.Array) or all(isinstance(text, str) for text in texts)
+    if is_text:
+        texts = _trimmed(texts)
+    if is_text and size in _ADDRESS_BYTES and _is_address(texts[0].as_py()):
+        return _addresses(texts, size)
     if one.kind != "int" or one.boolean or size > _WORD:
         raise ValueError("no number")
-    numbers = [int(text, 0) if isinstance(text, str) else index(text) for text in texts]
+    numbers = _numbers(texts, one.signed)
     bits = 8 * size - one.signed
-    if max(numbers) >> bits or min(numbers) < -(one.signed << bits):
+    if int(numbers.max()) >> bits or int(numbers.min()) < -(one.signed << bits):
         raise ValueError("a number that does not fit")
     order = ">" if number and any(name in _NETWORK_ORDER for name in btf.names(number)) else "<"
-    whole = np.array(numbers, f"{'i' if one.signed else 'u'}{size}").astype(f"{order}i{size}")
+    whole = numbers.astype(f"{'i' if one.signed else 'u'}{size}").astype(f"{order}i{size}")
     return whole.view(np.uint8).reshape(-1, size)
 
 
-def _addresses(texts: Sequence[str], size: int) -> Bytes:
-    families = {4: socket.AF_INET, 16: socket.AF_INET6}
-    if size in families:
-        packed = b"".join(map(partial(socket.inet_pton, families[size]), texts))
-    elif all(map(_MAC.fullmatch, texts)):
-        packed = b"".join(bytes.fromhex(text.replace(":", "")) for text in texts)
+def _trimmed(texts: Sequence[Any]) -> arrow.Array:
+    return arrow_compute.utf8_trim_whitespace(arrow.array(texts, arrow.string()))
+
+
+def _numbers(texts: Sequence[Any], signed: bool) -> npt.NDArray[Any]:
+    """Return integers, or Python's own of any size."""
+    if isinstance(texts, arrow.Array):
+        if arrow_compute.all(arrow_compute.match_substring_regex(texts, _DECIMAL)).as_py():
+            return np.asarray(texts.cast(arrow.int64() if signed else arrow.uint64()))
+        return np.array([int(text, 0) for text in texts.to_pylist()], object)
+    return np.array([int(text, 0) if isinstance(text, str) else index(text) for text in texts], object)
+
+
+def _dotted(texts: arrow.Array, form: str) -> Bytes:
+    """Return the bytes that ``texts`` of this form have in decimal, a row each."""
+    if not arrow_compute.all(arrow_compute.match_substring_regex(texts, f"^{form}$")).as_py():
+        raise ValueError("another form")
+    words = arrow_compute.split_pattern(arrow_compute.replace_substring(texts, "/", "."), ".").flatten()
+    return np.asarray(words.cast(arrow.uint8()), np.uint8).reshape(len(texts), -1)
+
+
+def _addresses(texts: arrow.Array, size: int) -> Bytes:
+    if size == _IPV4_BYTES:
+        return _dotted(texts, _DOTTED)
+    words = texts.to_pylist()
+    if size == _IPV6_BYTES:
+        packed = b"".join(map(partial(socket.inet_pton, socket.AF_INET6), words))
+    elif all(map(_MAC.fullmatch, words)):
+        packed = b"".join(bytes.fromhex(text.replace(":", "")) for text in words)
     else:
         raise ValueError("no MAC")
-    return np.frombuffer(packed, np.uint8).reshape(len(texts), size)
+    return np.frombuffer(packed, np.uint8).reshape(len(words), size)
