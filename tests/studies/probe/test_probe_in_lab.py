@@ -29,6 +29,7 @@ COUNTED = {
 
 def test_a_veth_is_what_its_source_says_and_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xdplab.studies.probe.asking.OUTAGE_S", 0.5)
+    monkeypatch.setattr("xdplab.studies.probe.bench.SETTLE_S", 0.1)  # a veth counts at once
     with use_lab("netns:test-probe") as lab:
         before = snapshot(lab.dut, lab.dut_interface).values, snapshot(lab.tg, lab.tg_interface).values
         done = CliRunner().invoke(cli, ["probe", lab.name, "--json", "--publish", "--markdown", str(tmp_path / "p.md")])
