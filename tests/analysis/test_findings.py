@@ -12,6 +12,7 @@ from tests.analysis.synthetic import judged
 from xdplab.analysis.derived import derive
 from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding
+from xdplab.analysis.load_rules import DISTURBANCES
 from xdplab.analysis.repetition_rules import repetition_apart
 from xdplab.analysis.series import point_label
 
@@ -38,7 +39,7 @@ def test_a_plain_run_has_no_finding(seed: int) -> None:
 
 
 def named(findings: list[Finding], rule: str) -> list[Finding]:
-    assert rule in RULES or rule == "fewer repetitions"
+    assert rule in {**RULES, **DISTURBANCES} or rule == "fewer repetitions"
     return [finding for finding in findings if finding.rule == rule]
 
 

@@ -16,10 +16,9 @@ from xdplab.analysis.fit import STAGE, fit_line, fits
 from xdplab.analysis.intervals import Spread, of_one_point
 from xdplab.analysis.labs import labs_differ
 from xdplab.analysis.load_rules import (
-    DISTURBANCES,
     DISTURBED_BY,
     clock_differs,
-    disturbed,
+    disturbances,
     drifts,
     held_back,
     nothing_forwarded,
@@ -345,7 +344,7 @@ RULES: dict[str, Rule] = {
     "labs differ": labs_differ,
     "clock differs": clock_differs,
     "drift": drifts,
-    **{name: disturbed(name, says) for name, says in DISTURBANCES.items()},
+    "disturbances": disturbances,
     "no valid trial": without_valid_trial,
     "missing points": missing_points,
 }

@@ -43,32 +43,35 @@ def fit_line(accesses: ArrayLike, times_ns: ArrayLike) -> Line | None:
     9).
     """
     x, t = np.asarray(accesses, dtype=float), np.asarray(times_ns, dtype=float)
-    if len(np.unique(x)) < 2:
+    points = len(np.unique(x))
+    if points < 2:
         return None
-    first, _ = _solve(x, t, 1 / t**2)
-    fitted = first[0] + first[1] * x
+    t0, c, *_ = _solve(x, t, 1 / t**2)
+    fitted = t0 + c * x
     weights = 1 / np.where(fitted > 0, fitted, t) ** 2
-    (t0, c), inverse = _solve(x, t, weights)
-    residuals = t - (t0 + c * x)
+    t0, c, mean, *variances = _solve(x, t, weights)
+    fitted = t0 + c * x
+    residuals = t - fitted
     spare = len(x) - 2
-    scale = float(weights @ residuals**2) / spare if spare else nan
-    spread = float(weights @ (t - np.average(t, weights=weights)) ** 2)
-    r2 = 1 - float(weights @ residuals**2) / spread if spread and spare else nan  # through two points goes every line
-    errors = [sqrt(scale * inverse[i, i]) if spare else nan for i in (0, 1)]
-    relative = residuals / (t0 + c * x)
-    return Line(float(t0), float(c), errors[0], errors[1], r2, len(x), len(np.unique(x)), relative)
+    left, spread = float(weights @ residuals**2), float(weights @ (t - mean) ** 2)
+    r2 = 1 - left / spread if spread and spare else nan  # through two points goes every line
+    t0_se, c_se = (sqrt(left / spare * variance) if spare else nan for variance in variances)
+    return Line(t0, c, t0_se, c_se, r2, len(x), points, residuals / fitted)
 
 
 def _solve(
     x: NDArray[np.float64], t: NDArray[np.float64], weights: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (t0, c) and (X'WX)^-1. N is scaled to its range, to keep precision at N = 12800."""
-    scale = np.ptp(x)
-    design = np.column_stack([np.ones_like(x), x / scale])
-    inverse = np.linalg.inv(design.T @ (weights[:, None] * design))
-    unscale = np.array([1.0, 1 / scale])
-    solution: NDArray[np.float64] = inverse @ (design.T @ (weights * t)) * unscale
-    return solution, np.asarray(inverse * np.outer(unscale, unscale), dtype=np.float64)
+) -> tuple[float, float, float, float, float]:
+    """Return t0, c, the mean time, and the variances of t0 and c in units of s^2, the diagonal of (X'WX)^-1.
+
+    N is taken from its mean: that keeps precision at N = 12800, and a run has thousands of fits too small for matrices.
+    """
+    total = weights.sum()
+    middle, mean = weights @ x / total, weights @ t / total
+    apart = x - middle
+    squares = weights @ apart**2
+    c = weights @ (apart * (t - mean)) / squares
+    return float(mean - c * middle), float(c), float(mean), float(1 / total + middle**2 / squares), float(1 / squares)
 
 
 def lines_by_repetition(rows: pd.DataFrame) -> Iterator[tuple[float, Line]]:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from xdplab.analysis import verdicts
 from xdplab.analysis.decide.compare import drift
-from xdplab.analysis.findings import Finding, Rule, files_of, points_of
+from xdplab.analysis.findings import Finding, files_of, points_of
 from xdplab.analysis.series import SERIES, first_label, key_of, point_label, valid
 from xdplab.analysis.values import Row, records
 from xdplab.text import many
@@ -132,18 +132,15 @@ DISTURBED_BY = (
 )
 
 
-def disturbed(name: str, says: Callable[[Row], str | None]) -> Rule:
-    """Return the rule that finds the valid trials for which ``says`` returns a remark."""
-
-    def rule(trials: pd.DataFrame) -> Iterator[Finding]:
-        believed = valid(trials)
-        remarks = pd.Series([says(row) for row in records(believed)], index=believed.index, dtype="object")
+def disturbances(trials: pd.DataFrame) -> Iterator[Finding]:
+    """Valid trials with a remark in their reasons, one finding for each of `DISTURBANCES`."""
+    believed = valid(trials)
+    rows_read = records(believed)
+    for name, says in DISTURBANCES.items():
+        remarks = pd.Series([says(row) for row in rows_read], index=believed.index, dtype="object")
         rows = believed[remarks.notna()]
         if rows.empty:
-            return
+            continue
         what = f"{len(rows)} of {many(len(believed), 'trial')}, such as {point_label(rows)}: {remarks[rows.index[0]]}"
         numbers = {"trials": float(len(rows)), "of": float(len(believed))}
         yield Finding(name, "warning", what, points_of(rows), numbers, files_of(rows))
-
-    rule.__doc__ = says.__doc__
-    return rule

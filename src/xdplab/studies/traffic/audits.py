@@ -13,6 +13,7 @@ from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.fit import fit_line, limited_by_dut
 from xdplab.analysis.labs import LabRatio, by_lab, lab_ratios
+from xdplab.analysis.load_rules import DISTURBANCES
 from xdplab.analysis.series import SERIES, key_of, places_by, plain, settled, with_baselines
 from xdplab.analysis.summary import varying
 from xdplab.plan.factors import BY_COLUMN
@@ -103,7 +104,7 @@ def audit(name: str, trials: pd.DataFrame) -> Audit:
 
 def how_found(rule: str) -> str:
     """Return a description of a rule's method."""
-    function = RULES.get("no valid trial" if rule == "fewer repetitions" else rule)
+    function = DISTURBANCES.get(rule) or RULES.get("no valid trial" if rule == "fewer repetitions" else rule)
     return " ".join((function.__doc__ or "").split()) if function else ""
 
 
