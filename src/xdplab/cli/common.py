@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from xdplab.run import frames, listing, progress
     from xdplab.run.progress import Observer
     from xdplab.run.rundir import RunDirectory
+    from xdplab.run.state import RunState
     from xdplab.studies import environment, kept, tables
     from xdplab.studies.kept import RunAnswer
 else:
@@ -358,9 +359,9 @@ def parse_only(text: str | None) -> dict[str, str]:
     return only
 
 
-def status_facts(run: RunDirectory) -> dict[str, Any]:
-    """Return a run's progress, and what it was measured with."""
-    return asdict(listing.known_run(run)) | {"measured_with": environment.summary(run)}
+def status_facts(run: RunDirectory, state: RunState | None = None) -> dict[str, Any]:
+    """Return a run's progress, and what it was measured with; ``state``: it was read."""
+    return asdict(listing.known_run(run, state)) | {"measured_with": environment.summary(run)}
 
 
 def figure_facts(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:

@@ -224,24 +224,25 @@ def status(directory: Path, as_json: bool) -> None:
     (nothing could be measured), or killed.
     """
     run = rundir.RunDirectory.open(directory)
-    facts = status_facts(run)
+    read = state.read_state(run)
+    facts = status_facts(run, read)
     if as_json:
         print_json(facts)
         return
     names = ("run", "trials", "measured", "unsupported", "failed", "not_needed", "owed")
     left = None if facts["eta_s"] is None else round(facts["eta_s"])
-    show([{name: facts[name] for name in names} | {"state": _in_words(run, facts), "eta_s": left}])
+    show([{name: facts[name] for name in names} | {"state": _in_words(run, read, facts), "eta_s": left}])
     if facts["measured_with"]:
         tell(f"measured with {facts['measured_with']}")
 
 
-def _in_words(run: RunDirectory, facts: Mapping[str, Any]) -> str:
+def _in_words(run: RunDirectory, read: RunState, facts: Mapping[str, Any]) -> str:
     """Return the state of a run, with what to do about it."""
     resume = f"`xdplab resume {run.path}`"
     if facts["state"] == "no plan":
         return "without its plan.yaml (`resume` needs that file)"
     if facts["state"] == "ended":
         return f"ended, {facts['failed']} of {facts['trials']} trials failed ({resume} tries them again)"
-    if facts["state"] == "complete" and state.read_state(run).ended is None:
+    if facts["state"] == "complete" and read.ended is None:
         return f"complete (killed after its last trial: {resume} writes what is missing)"
     return listing.state_text(facts["state"], facts["owed"], facts["trials"])

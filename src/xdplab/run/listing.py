@@ -101,9 +101,9 @@ def _listed(path: Path, begun: float | None) -> KnownRun:
         )
 
 
-def known_run(run: RunDirectory) -> KnownRun:
-    """Return the facts of a run. Raises ResultsError if its journal cannot be read."""
-    state = read_state(run)
+def known_run(run: RunDirectory, state: RunState | None = None) -> KnownRun:
+    """Return the facts of a run; ``state``: it was read. Raises ResultsError if its journal cannot be read."""
+    state = state or read_state(run)
     now = standing(run, state)
     return KnownRun(
         run.name,
