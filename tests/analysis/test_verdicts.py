@@ -271,7 +271,7 @@ def test_throttling_is_named_where_the_pause_is_its_own() -> None:
         in judge(GOOD | refused).reason
     )
     others = ({"rt_runtime_us": -1}, {"sched_policy": "SCHED_OTHER"}, {"tx_pause_ms": 180.0}, {"tx_busy_cores": 1.0})
-    for change in (*others, {"tx_busy_cores": None}):
+    for change in (*others, {"tx_busy_cores": 0.995}, {"tx_busy_cores": None}):
         assert words not in judge(GOOD | throttled | {"rt_runtime_us": 950_000} | change).reason
 
 

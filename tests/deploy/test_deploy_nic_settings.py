@@ -249,7 +249,7 @@ def filled(weights: list[int], entries: int) -> list[int]:
 
 
 @pytest.mark.parametrize("weights", [[1, 2], [1, 3], [7, 5, 3], [100, 1], [1, 1, 1, 5], [3, 0, 4]], ids=str)
-@pytest.mark.parametrize("entries", [16, 32, 64, 100, 128, 512])
+@pytest.mark.parametrize("entries", [16, 32, 64, 100, 128, 512, 4096])
 def test_any_size_of_table_is_known_as_the_requested_weights(weights: list[int], entries: int) -> None:
     counts = filled(weights, entries)
     assert divided(weights, entries) == counts

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tests.studies.traffic.columns_of import row_of
 
-from xdplab.errors import UnsupportedError
+from xdplab.errors import HostError, UnsupportedError
+from xdplab.generators import BothWays, Generator
 from xdplab.labs.base import Cpus, LinkEnds
 from xdplab.labs.servers.lab import InventoryLab
 from xdplab.labs.uml.lab import UmlLab
@@ -60,6 +61,26 @@ def test_answers_of_a_driver_are_those_of_both_ports() -> None:
         vars(one)["_loader"] = SimpleNamespace(count=lambda table, counts=counts: counts)
     vars(side)["_back"] = back
     assert side.hints() == HintCounts(30, 5, 305)
+
+
+@pytest.mark.parametrize("how", ["stop", "close"])
+@pytest.mark.parametrize(("both", "way"), [(TwoPortSide, KernelSide), (BothWays, Generator)])
+def test_the_second_way_is_ended_though_the_first_fails(
+    both: Any, way: Any, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[object] = []
+
+    def fail(one: object) -> None:
+        ended.append(one)
+        raise HostError("the connection is lost")
+
+    monkeypatch.setattr(way, how, fail)
+    pair, back = both.__new__(both), way.__new__(way)
+    vars(pair).update(_there=way.__new__(way), _back=back)
+    with pytest.raises(HostError):
+        getattr(pair, how)()
+    assert len(ended) == 2
+    assert ended[1] is back
 
 
 @pytest.mark.parametrize(("directions", "cpus"), [("back", (0, 1)), ("one", (0, 1)), ("both", (0, 1, 2, 3))])
