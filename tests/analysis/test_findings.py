@@ -45,7 +45,7 @@ def named(findings: list[Finding], rule: str) -> list[Finding]:
 
 def by(trials: pd.DataFrame, rule: str) -> list[Finding]:
     """Apply one rule; all of them together take twenty times as long."""
-    maker = "no valid trial" if rule == "fewer repetitions" else rule
+    maker = "no valid trial" if rule == "fewer repetitions" else "disturbances" if rule in DISTURBANCES else rule
     return named(find(trials, {maker: RULES[maker]}), rule)
 
 
