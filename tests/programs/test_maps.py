@@ -186,6 +186,7 @@ BROKEN = {
     "broken.json": ("{", "broken.json"),
     "number.json": ("1", "number.json"),
     "bytes.csv": ("\udcff", "bytes.csv"),
+    "comment.csv": ("key,value,comment\n1,1,x\n", "its first line names the columns"),
     "octal.csv": ("key,value\n1,1\n010,1\n", "[010]"),
     "address.csv": ("key,value\n10.0.0.1,1\n10.0.0.256,1\n", "[10.0.0.256]"),
     "twice.csv": ("key,value\n10.0.0.1,1\n167772170,1\n0x0100000a,2\n", "given twice"),

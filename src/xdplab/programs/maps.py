@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from xdplab.errors import PlanError
 from xdplab.formats.map_entries import Column, columns_of, rows_of
 from xdplab.lazy import lazy
-from xdplab.plan.maps import Row
+from xdplab.plan.maps import PAIR, Row
 from xdplab.programs.btf import Btf, BtfField, BtfType
 from xdplab.programs.build import Filling
 from xdplab.programs.image import section_of
@@ -350,28 +350,28 @@ def columns_content(btf: Btf, one: MapType, columns: Sequence[Column]) -> tuple[
         keys, values = _packed_entries(btf, one, columns)
     except _NOT_SIMPLE:
         return None
-    room = len(keys) <= one.most or not one.most
-    return (keys.tobytes(), values.tobytes()) if room and _sorted(keys)[1].all() else None
+    if 0 < one.most < len(keys) or not _sorted(keys)[1].all():
+        return None
+    return keys.tobytes(), values.tobytes()
 
 
 def _nested_columns(btf: Btf, one: MapType, inner: MapType, columns: Sequence[Column]) -> bytes | None:
     """Return what ``_nested`` does of ``columns``; None where they are to be read entry by entry."""
     try:
-        maps = _packed_part(btf, one, [(steps[1:], texts) for steps, texts in columns if steps[0] == "key"])
-        entries = [(steps[1:], texts) for steps, texts in columns if steps[0] == "value"]
+        outer, entries = _keys_and_values(columns)
+        maps = _packed_key(btf, one, outer)
         keys, values = _packed_entries(btf, inner, entries)
     except _NOT_SIMPLE:
         return None
     order, is_first = _sorted(maps)
-    firsts = order[is_first]  # where each map comes first
-    counts = np.diff(np.append(np.flatnonzero(is_first), len(order)))
-    if not _sorted(np.hstack([maps, keys]))[1].all() or 0 < one.most < len(firsts) or 0 < inner.most < counts.max():
+    first = np.empty_like(order)  # of each row: the first row of its map
+    first[order] = order[is_first][np.cumsum(is_first) - 1]
+    heads, counts = np.unique(first, return_counts=True)
+    if not _sorted(np.hstack([maps, keys]))[1].all() or 0 < one.most < len(heads) or 0 < inner.most < counts.max():
         return None
-    of_row = np.empty_like(order)
-    of_row[order] = np.repeat(firsts, counts)
-    rows, by_first = np.argsort(of_row, kind="stable"), np.argsort(firsts)
-    head = len(firsts).to_bytes(8, "little") + maps[firsts[by_first]].tobytes()
-    return head + counts[by_first].astype("<u4").tobytes() + keys[rows].tobytes() + values[rows].tobytes()
+    rows = np.argsort(first, kind="stable")
+    head = len(heads).to_bytes(8, "little") + maps[heads].tobytes() + counts.astype("<u4").tobytes()
+    return head + keys[rows].tobytes() + values[rows].tobytes()
 
 
 def _sorted(rows: Bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
@@ -385,16 +385,30 @@ def _sorted(rows: Bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
     return order, is_first
 
 
+def _keys_and_values(columns: Sequence[Column]) -> tuple[list[Column], list[Column]]:
+    """Return the columns of the keys, and of the values, each by the steps within them."""
+    if {steps[0] for steps, _ in columns} != PAIR:
+        raise ValueError("other columns")
+    keys, values = ([(steps[1:], texts) for steps, texts in columns if steps[0] == part] for part in ("key", "value"))
+    return keys, values
+
+
 def _packed_entries(btf: Btf, one: MapType, columns: Sequence[Column]) -> tuple[Bytes, Bytes]:
-    keys = _packed_part(btf, one, [(steps[1:], texts) for steps, texts in columns if steps[0] == "key"])
-    return keys, _packed_part(btf, one, [(steps[1:], texts) for steps, texts in columns if steps[0] == "value"], True)
+    keys, values = _keys_and_values(columns)
+    return _packed_key(btf, one, keys), _packed(btf, one.value, values)
 
 
-def _packed_part(btf: Btf, one: MapType, columns: Sequence[Column], is_value: bool = False) -> Bytes:
+def _packed_key(btf: Btf, one: MapType, columns: Sequence[Column]) -> Bytes:
+    if one.kind == "lpm_trie" and len(columns) == 1:
+        return _prefixes(columns[0][1], one.key.size - _PREFIX_BYTES)
+    packed = _packed(btf, one.key, columns)
+    if one.kind in _INDEXED and packed.view("<u4").max() >= one.most:
+        raise ValueError("an index that is not there")
+    return packed
+
+
+def _packed(btf: Btf, part: MapPart, columns: Sequence[Column]) -> Bytes:
     """Raises one of _NOT_SIMPLE where a column is not simple."""
-    part = one.value if is_value else one.key
-    if one.kind == "lpm_trie" and len(columns) == 1 and not is_value:
-        return _prefixes(columns[0][1], part.size - _PREFIX_BYTES)
     packed = np.zeros((len(columns[0][1]), part.size), np.uint8)
     given = np.zeros(part.size, bool)
     for steps, texts in columns:
@@ -404,8 +418,6 @@ def _packed_part(btf: Btf, one: MapType, columns: Sequence[Column], is_value: bo
         if given[taken].any():
             raise ValueError("two fields share their bytes")
         given[taken], packed[:, taken] = True, column
-    if one.kind in _INDEXED and not is_value and packed.view("<u4").max() >= one.most:
-        raise ValueError("an index that is not there")
     return packed
 
 
@@ -456,7 +468,7 @@ def _trimmed(texts: Sequence[Any]) -> arrow.Array:
 
 
 def _numbers(texts: Sequence[Any], signed: bool) -> npt.NDArray[Any]:
-    """Return integers, or Python's own of any size."""
+    """Return integers of 64 bits, or Python's, of any size, where a text is not plainly decimal."""
     if isinstance(texts, arrow.Array):
         if arrow_compute.all(arrow_compute.match_substring_regex(texts, _DECIMAL)).as_py():
             return np.asarray(texts.cast(arrow.int64() if signed else arrow.uint64()))
