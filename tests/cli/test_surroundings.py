@@ -36,7 +36,7 @@ def limit_memory(megabytes: int) -> Callable[[], None]:
         ("status {run}", closed(1), 7, "standard output is closed"),
         ("plan smoke", remove_directory, 7, "the working directory was removed"),
         ("show {run}", limit_memory(60), 3, "got no more memory"),
-        ("programs prove array", leave_out_library, 3, "needs the Python library unicorn"),
+        ("programs prove array", leave_out_library, 3, "needs Python's module unicorn"),
     ],
 )
 def test_what_is_missing_is_told_in_one_line(

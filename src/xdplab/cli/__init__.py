@@ -169,10 +169,9 @@ def _as_xdplab_error(error: Exception) -> XdplabError | None:
     if _lacks_memory(error):
         return HostError("this process got no more memory", remedy="`ulimit -v` and `free` say how much there is")
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "xdplab":
-        library = error.name.partition(".")[0]
         return MissingToolError(
-            f"this needs the Python library {library}, which is not installed here",
-            remedy=f"`{sys.executable} -m pip install {library}`; in a container, the image that can measure",
+            f"this needs Python's module {error.name}, which {sys.executable} does not have",
+            remedy="`shell/setup.sh` installs all that is needed; a container with results alone lacks it on purpose",
         )
     if not isinstance(error, OSError):
         return None
