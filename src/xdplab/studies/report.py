@@ -155,8 +155,6 @@ def part_of(run: Run[Any]) -> Part:
     rows, findings = run.rows(), run.findings()
     pictures, absent = drawn(run)
     verdicts = rows["verdict"].value_counts().to_dict() if "verdict" in rows else {}
-    first, *commands = again(run)
-    identity = f"Run identity {run.directory.run_id}, kind {run.kind.name}."
     return Part(
         name=run.directory.name,
         run_id=run.directory.run_id,
@@ -171,7 +169,7 @@ def part_of(run: Run[Any]) -> Part:
         absent=absent,
         tables=list(run.tables().values()),
         plan=plan_text(run),
-        again=[] if run.directory.imported else [f"{first} {identity}", *commands],
+        again=[] if run.directory.imported else again(run),
         claims=claims(run),
     )
 
@@ -200,17 +198,18 @@ def again(run: Run[Any]) -> list[str]:
     """Return how a run is measured again: what is needed, and the commands. A page has no file but the plan."""
     name = run.directory.name
     compare = f"xdplab compare results/{name} latest"
+    identity = f"Run identity {run.directory.run_id}, kind {run.kind.name}."
     if (run.directory.path / "files").is_dir():
         request = f"{REQUEST} It" if run.kind.planning else "The plan"
         first = f"{request} names files that are in the run and not in this page: take the run's bundle"
-        return [f"{first}, {name}.zip, which `xdplab export` writes of it.", f"xdplab import bundle {name}.zip",
-                f"xdplab run results/{name}/plan.yaml", compare]  # fmt: skip
+        return [f"{first}, {name}.zip, which `xdplab export` writes of it. {identity}",
+                f"xdplab import bundle {name}.zip", f"xdplab run results/{name}/plan.yaml", compare]  # fmt: skip
     if run.kind.planning and (files := run.plan.request.files):
         names = f"It names {', '.join(files)}, which this page does not have: ask for it, and save the plan beside it"
         made = "The run's bundle, which `xdplab export` writes, has what was made of it."
-        first = f"{REQUEST} {names} as plan.yaml. {made}"
+        first = f"{REQUEST} {names} as plan.yaml. {made} {identity}"
         return [first, "xdplab run plan.yaml", compare]
-    return ["Save the plan as plan.yaml.", "xdplab run plan.yaml", compare]
+    return [f"Save the plan as plan.yaml. {identity}", "xdplab run plan.yaml", compare]
 
 
 def question(run: Run[Any], rows: pd.DataFrame) -> str:
