@@ -39,13 +39,17 @@ def test_a_plain_run_has_no_finding(seed: int) -> None:
 
 
 def named(findings: list[Finding], rule: str) -> list[Finding]:
-    assert rule in {**RULES, **DISTURBANCES} or rule == "fewer repetitions"
+    assert rule in {**RULES, **MADE_BY}
     return [finding for finding in findings if finding.rule == rule]
+
+
+MADE_BY = {"fewer repetitions": "no valid trial", **dict.fromkeys(DISTURBANCES, "disturbances")}
+"""The rule that makes a finding, where it makes several."""
 
 
 def by(trials: pd.DataFrame, rule: str) -> list[Finding]:
     """Apply one rule; all of them together take twenty times as long."""
-    maker = "no valid trial" if rule == "fewer repetitions" else "disturbances" if rule in DISTURBANCES else rule
+    maker = MADE_BY.get(rule, rule)
     return named(find(trials, {maker: RULES[maker]}), rule)
 
 

@@ -77,7 +77,7 @@ def test_a_test_run_waits_for_the_reader_and_counts_the_records_of_a_frame(
 ) -> None:
     """A reader that sleeps is woken by the first record: that one packet costs a thousand times the others."""
     with load(lab, xdpload, tmp_path, "xdp_ring") as loader:
-        found = run_frames(loader, TestFrames((PortFrame(FRAME),), 1))
+        found = run_frames(loader, TestFrames((PortFrame(FRAME),) * 2, 2))
     assert (found.ring_records, found.fresh) == (2.0, True)
 
 

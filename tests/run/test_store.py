@@ -18,7 +18,7 @@ from tests.attempts import attempt_of
 
 from xdplab.cli import cli
 from xdplab.errors import ResultsError
-from xdplab.run import state
+from xdplab.run import disk, state
 from xdplab.run.disk import LOCK, disk_errors, open_file, replacing
 from xdplab.run.frames import texts
 from xdplab.run.rundir import RunDirectory
@@ -186,6 +186,13 @@ def test_a_full_disk_is_said_and_the_journal_stays_whole(run: RunDirectory) -> N
     run.journal.path = Path("/dev/full")
     with pytest.raises(ResultsError, match="No space left"):
         run.journal.append("finished")
+
+
+def test_a_disk_that_fails_when_it_is_waited_for_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that the kernel accepted is lost, and only syncfs(2) says so."""
+    monkeypatch.setattr(disk, "_syncfs", lambda: lambda folder: errno.EIO)
+    with pytest.raises(ResultsError, match="Input/output error"):
+        disk.sync(tmp_path)
 
 
 def test_a_run_directory_can_be_moved(tmp_path: Path, run: RunDirectory) -> None:

@@ -135,9 +135,9 @@ DISTURBED_BY = (
 def disturbances(trials: pd.DataFrame) -> Iterator[Finding]:
     """Valid trials with a remark in their reasons, one finding for each of `DISTURBANCES`."""
     believed = valid(trials)
-    rows_read = records(believed)
+    read = records(believed)
     for name, says in DISTURBANCES.items():
-        remarks = pd.Series([says(row) for row in rows_read], index=believed.index, dtype="object")
+        remarks = pd.Series([says(row) for row in read], index=believed.index, dtype="object")
         rows = believed[remarks.notna()]
         if rows.empty:
             continue

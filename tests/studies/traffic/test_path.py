@@ -10,7 +10,7 @@ import pytest
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.studies.traffic import path
 from xdplab.studies.traffic.bench import require_agreement, require_untimed
-from xdplab.studies.traffic.path import prove, require_way_back
+from xdplab.studies.traffic.path import DutCount, prove, require_way_back
 
 
 def point(**factors: Any) -> Any:
@@ -78,6 +78,15 @@ def test_a_link_that_comes_up_late_is_waited_for_and_one_that_does_not_is_told_w
     assert prove(late, point(), None, counting)["back"] == 300
     never: Any = Sender(10**9)
     assert prove(never, point(), None, counting) == {"sent": 300, "back": 0, "dut_received": 0, "dut_sent": 0}
+
+
+def test_what_the_dut_received_and_sent_since_it_was_asked() -> None:
+    counts = iter(({"rx": 10, "tx": 1}, {"rx": 310, "tx": 201}))
+    side: Any = SimpleNamespace(counts=lambda: SimpleNamespace(total=next(counts).__getitem__))
+    probe: Any = SimpleNamespace(snapshot=lambda when: {when: b""})
+    gained, files = DutCount(probe, side, point()).gained()
+    assert gained == {"dut_received": 300, "dut_sent": 200}
+    assert list(files) == ["before", "after"]
 
 
 def test_a_dut_that_keeps_what_it_receives_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
