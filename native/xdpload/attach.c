@@ -157,8 +157,8 @@ void attach_program(const struct program *program, const struct options *options
         if (!is_tc(options->mode))
             ask_again_for_words(program, options, ifindex);
         fail("attach", -result, refusal_words(), "%s does not take the program in %s mode%s: %s",
-             options->interface, mode_name(options->mode), options->mode == MODE_TCX ? " (Linux 6.6 on)" : "",
-             error_words(-result));
+             options->interface, mode_name(options->mode),
+             options->mode == MODE_TCX && result == -EINVAL ? " (Linux 6.6 on)" : "", error_words(-result));
     }
     if (options->mode != MODE_TC)
         link_fd = result;
