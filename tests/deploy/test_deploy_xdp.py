@@ -5,10 +5,12 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.doubles.hosts import Played
 
+from xdplab.deploy import xdp
 from xdplab.deploy.deployment import Deployment
 from xdplab.deploy.device import restore, snapshot
-from xdplab.deploy.xdp import XdpRequest, attach, attached_program, await_nothing_attached, verify
+from xdplab.deploy.xdp import InKernel, XdpRequest, attach, attached_program, await_nothing_attached, verify
 from xdplab.errors import HostError, ProgramError
 from xdplab.hosts.tool import ToolSession
 
@@ -38,6 +40,14 @@ def test_a_signal_between_two_answers_leaves_no_program(lab, xdpload, request_dr
     await_nothing_attached(lab.dut.host, "vd0", within_s=5)
     restore(lab.tg.host, "vg0", before)
     assert kept.value is not None
+
+
+def test_what_a_lost_connection_held_is_awaited(monkeypatch):
+    """The kernel releases it after the connection's end, not with it."""
+    shown = [InKernel("native", 7, "drop", "tag", True)] * 2 + [InKernel(None, None, None, None, False)]
+    monkeypatch.setattr(xdp, "attached_program", lambda host, interface: shown.pop(0))
+    await_nothing_attached(Played(), "vd0")
+    assert not shown
 
 
 @pytest.mark.parametrize("mode", ["native", "generic"])

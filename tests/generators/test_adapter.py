@@ -1,12 +1,18 @@
 """Settings become xdpgen's arguments; what an engine does not support is reported before anything starts."""
 
-import pytest
+import json
+import time
+from dataclasses import replace
 
-from xdplab.errors import UnsupportedError
-from xdplab.generators import XDPGEN, Generator, GeneratorSettings, xdpgen_argv
+import pytest
+from tests.formats.test_generator import READY
+
+from xdplab.errors import HostError, UnsupportedError
+from xdplab.generators import XDPGEN, Generator, GeneratorSettings, session, xdpgen_argv
 from xdplab.generators.adapter import Capabilities
 from xdplab.generators.moongen import CAPABILITIES as MOONGEN
 from xdplab.generators.testpmd import CAPABILITIES as TESTPMD
+from xdplab.hosts.local import LocalHost
 
 
 def options(settings: GeneratorSettings) -> dict[str, str]:
@@ -36,6 +42,25 @@ def test_every_setting_becomes_an_option() -> None:
         "--rx-stamp": "device", "--tx-stamp": "device", "--bind": "zerocopy", "--busy-poll": "50",
         "--receive-on": "vg1",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "fact"),
+    [({"type": "detached", "bursts": 0}, "'ready' line"), (READY, "no line")],
+    ids=["says something else", "falls silent"],
+)
+def test_a_generator_that_does_not_answer_as_it_should_is_ended_in_time(
+    line: dict[str, object], fact: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "BURST_MARGIN_S", 0.1)
+    adapter = replace(XDPGEN, argv=lambda settings, binary: ["sh", "-c", f"echo '{json.dumps(line)}'; exec sleep 5"])
+    began = time.monotonic()
+    with (
+        Generator(LocalHost("tg"), GeneratorSettings("live", "vg0"), "", adapter=adapter) as generator,
+        pytest.raises(HostError, match=fact),
+    ):
+        _ = generator.start(), generator.burst("measure", 0.1)
+    assert time.monotonic() - began < 4.0
 
 
 def test_several_sizes_are_one_option() -> None:

@@ -11,7 +11,7 @@ from xdplab.errors import ProgramError
 from xdplab.programs.build import build
 from xdplab.programs.counting import FRAME_LENGTHS, AccessCounts, require_reflected, sample_frame
 from xdplab.programs.image import Image, Insn
-from xdplab.programs.machine import Interpreter, Map
+from xdplab.programs.machine import XDP_LOAD_BYTES, XDP_STORE_BYTES, Interpreter, Map
 from xdplab.programs.proof import count_bytecode
 from xdplab.programs.spec import ACCESSING, FORMS, HINTS, MAP_TYPES, OPS, ProgramSpec
 
@@ -215,6 +215,17 @@ def test_arithmetic_is_the_kernels(code, left, right, result):
         tail = [Insn(0x61, 0, 10, offset, 0), Insn(EXIT, 0, 0, 0, 0)]
         run = Interpreter(Image("probe", "xdp", (*insns, *tail), {}, {}, {}), {}).run(bytes(60))
         assert run.verdict == (result & 0xFFFFFFFF if half == "low" else result >> 32)
+
+
+def test_bytes_that_are_copied_from_a_frame_and_back_leave_what_lies_beside_them():
+    copy = [Insn(0xBF, 3, 10, 0, 0), Insn(0x07, 3, 0, 0, -16), Insn(0xB7, 4, 0, 0, 8)]  # 8 bytes at r10 - 16
+    beside = [Insn(MOV, 6, 0, 0, 7), Insn(STORE, 10, 6, -8, 0)]
+    first = [Insn(MOV, 2, 0, 0, 0), *copy, Insn(0x85, 0, 0, 0, XDP_LOAD_BYTES)]
+    back = [Insn(MOV, 2, 0, 0, 20), *copy, Insn(0x85, 0, 0, 0, XDP_STORE_BYTES)]
+    insns = (*beside, *first, *back, Insn(LOAD, 0, 10, -8, 0), Insn(EXIT, 0, 0, 0, 0))
+    frame = sample_frame(60)
+    run = Interpreter(Image("probe", "xdp.frags", insns, {}, {}, {}), {}).run(frame)
+    assert (run.verdict, run.frame) == (7, frame[:20] + frame[:8] + frame[28:])
 
 
 def test_forms_differ_in_code_and_not_in_count(cache):

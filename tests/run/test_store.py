@@ -258,6 +258,14 @@ def victim(tmp_path: Path) -> Iterator[Path]:
     assert (folder / LOCK).read_text() == "held"
 
 
+def test_who_asks_whether_a_folder_is_held_keeps_nothing_open(tmp_path: Path) -> None:
+    with disk.locked(tmp_path):
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        assert disk.is_locked(tmp_path)
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert not disk.is_locked(tmp_path)
+
+
 def test_figures_do_not_follow_a_link_out_of_the_run(tmp_path: Path, victim: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "run")
     (tmp_path / "run" / "figures").symlink_to(victim)

@@ -1,7 +1,10 @@
 """The test run of a user's program uses the frames that its point sends."""
 
 import struct
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.generators.echo_dut import ip_at, udp_at, udp_sum
@@ -9,6 +12,7 @@ from tests.generators.echo_dut import ip_at, udp_at, udp_sum
 from xdplab.formats.pcap import flow_of
 from xdplab.plan import Point, parse_plan, points_of
 from xdplab.studies.test_frames import MOST_FRAMES, choose, frames_of
+from xdplab.studies.traffic.trial import _recognised_bytes
 
 MACS = {"src_mac": "02:00:00:00:00:01", "dst_mac": "02:00:00:00:00:02"}
 
@@ -39,6 +43,18 @@ def test_the_generators_flows_are_made_again(tmp_path: Path) -> None:
     assert last[30:34] == bytes([10, 0, 2, 1]), "an address step carries over"
     assert struct.unpack_from(">HH", first, 34) == (7, 53)
     assert _sums_to_all_ones(first[14:34])
+
+
+@pytest.mark.parametrize(
+    ("engine", "file", "sizes"),
+    [("afxdp", None, (64, 128)), ("afxdp", "/f.pcap", ()), ("testpmd", None, ()), ("moongen-hw", None, ())],
+)
+def test_a_socket_knows_test_frames_by_their_sizes_where_all_frames_are(
+    tmp_path: Path, engine: str, file: str | None, sizes: tuple[int, ...]
+) -> None:
+    one = replace(point(tmp_path), engine=engine, imix=((128, 1), (64, 2)))
+    context: Any = SimpleNamespace(programs={one.program: SimpleNamespace(frames_on_tg=file)})
+    assert _recognised_bytes(context, one) == sizes
 
 
 @pytest.mark.parametrize(("ip", "vlan", "size"), [(4, 5, 72), (6, "none", 101), (6, 4094, 1518)])
