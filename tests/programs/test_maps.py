@@ -35,6 +35,7 @@ MAP(flows, LRU_HASH, struct flow, __u32);
 MAP(held, ARRAY, __u32, struct limits);
 MAP(nets, LPM_TRIE, struct prefix, __u32);
 MAP(six, HASH, struct in6_addr, int);
+MAP(roads, LPM_TRIE, struct { __u32 length; struct in6_addr address; }, __u32);
 MAP(lists, PERCPU_ARRAY, const unsigned int, __u16[3]);
 MAP(pointed, HASH, __u32, struct { void *at; });
 struct { __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 4); __uint(key_size, 2); __uint(value_size, 6); }
@@ -81,6 +82,11 @@ WRITTEN: dict[str, tuple[str, Any, bytes]] = {
         "held",
         {0: {"low": 5, "high": 1, "narrow": 9}},
         struct.pack("<I", 0) + struct.pack(LIMITS, 0, 0, b"", 5 | 1 << 3, 9, False),
+    ),
+    "an IPv6 prefix": (
+        "roads",
+        {"2001:db8::/32": 4},
+        struct.pack("<I16sI", 32, bytes.fromhex("20010db8") + bytes(12), 4),
     ),
     "a prefix": ("nets", {"10.1.0.0/16": 4}, struct.pack("<I4sI", 16, b"\x0a\1\0\0", 4)),
     "an IPv6 address": ("six", {"2001:db8::1": -1}, bytes.fromhex("20010db8" + "00" * 11 + "01") + b"\xff" * 4),
@@ -189,6 +195,7 @@ BROKEN = {
     "comment.csv": ("key,value,comment\n1,1,x\n", "its first line names the columns"),
     "octal.csv": ("key,value\n1,1\n010,1\n", "[010]"),
     "address.csv": ("key,value\n10.0.0.1,1\n10.0.0.256,1\n", "[10.0.0.256]"),
+    "roads.csv": ("key,value\n::1/64/::2,1\n32,1\n", "ADDRESS/BITS"),
     "twice.csv": ("key,value\n10.0.0.1,1\n167772170,1\n0x0100000a,2\n", "given twice"),
 }
 
@@ -198,7 +205,7 @@ def test_a_file_that_cannot_be_read_is_named(program: bytes, tmp_path: Path, nam
     text, fact = BROKEN[name]
     (tmp_path / name).write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(PlanError) as raised:
-        filling({"numbers": str(tmp_path / name)}, program, "lb.bpf.c")
+        filling({"roads" if name == "roads.csv" else "numbers": str(tmp_path / name)}, program, "lb.bpf.c")
     assert fact in str(raised.value)
 
 

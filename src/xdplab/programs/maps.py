@@ -426,9 +426,12 @@ def _prefixes(texts: Sequence[Any], size: int) -> Bytes:
         numbers = _dotted(_trimmed(texts), f"{_DOTTED}/{_BYTE}")
         addresses, bits = numbers[:, :size], numbers[:, size].astype("<u4")
     else:
-        words = "/".join(_trimmed(texts).to_pylist()).split("/")
-        addresses, bits = _addresses(arrow.array(words[::2]), size), np.array([*map(int, words[1::2])], "<u4")
-    if len(addresses) != len(texts) or len(bits) != len(texts) or bits.max() > 8 * size:
+        pairs = arrow_compute.split_pattern(_trimmed(texts), "/")
+        if arrow_compute.min_max(arrow_compute.list_value_length(pairs)).as_py() != {"min": 2, "max": 2}:
+            raise ValueError("no prefixes")
+        parts = pairs.flatten()
+        addresses, bits = _addresses(parts[::2], size), np.asarray(parts[1::2].cast(arrow.uint32()), "<u4")
+    if bits.max() > 8 * size:
         raise ValueError("no prefixes")
     return np.hstack([bits.view(np.uint8).reshape(-1, _PREFIX_BYTES), addresses])
 
