@@ -132,7 +132,7 @@ def large_cost(path: Path) -> dict[str, float]:
 
 
 def large_run(number: int, parent: Path) -> Path:
-    """Make a run of so many trials: the sample's attempts over and over, as further repetitions and a second port."""
+    """Make a run of at least so many trials: the sample's attempts over and over, as repetitions and a second port."""
     from xdplab.plan import Trial, parse_plan
     from xdplab.run.rundir import RunDirectory
     from xdplab.run.state import attempts_of
@@ -155,7 +155,7 @@ def large_run(number: int, parent: Path) -> Path:
     run = create_run(parse_plan(wanted), parent, lab=lab, arrangement=arrangement)
     raw = shutil.copytree(SAMPLE / "raw", parent / "raw")  # hard links need one file system
     lines, now = [events["hosts"][0]], time.time()
-    for trial in run_trials_of(run)[:number]:
+    for trial in run_trials_of(run):
         like = attempts[factors(trial)]
         name = like[trial.repetition % len(like)]
         shutil.copytree(raw / name / "1", run.raw_dir(trial.trial_id, 1), copy_function=os.link)

@@ -18,7 +18,7 @@ from tests.cli.entry import ending_with_output
 from xdplab.errors import ResultsWarning
 from xdplab.plan import Plan
 from xdplab.run import derived
-from xdplab.run.gone import all_gone
+from xdplab.run.gone import look_at_raw
 from xdplab.run.rundir import RunDirectory, sizes
 from xdplab.run.state import read_state
 from xdplab.studies.kind import Reader, Run, first_table
@@ -144,9 +144,9 @@ def test_a_raw_file_that_is_cut_short_is_gone_too(tmp_path: Path) -> None:
         files = sizes(raw)
     run.record("planned", trials=["x-r1"], blocks=[0])
     run.record("finished", **vars(attempt_of("x-r1", files=files)))
-    assert all_gone(run) == []
+    assert look_at_raw(run).gone == []
     os.truncate(run.raw_dir("x-r1", 1) / "counters" / "dut.txt", 2)
-    assert [attempt.trial_id for attempt in all_gone(run)] == ["x-r1"]
+    assert look_at_raw(run).gone == ["x-r1/1"]
 
 
 @pytest.mark.parametrize("missing", ["trials.parquet", "samples.parquet", "manifest.json"])

@@ -1,12 +1,14 @@
 """What a run says is kept outside of it, and made again when the run or the code changes; a report takes the figures of
 the run's folder on the same terms."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from xdplab.run import listing
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import kept
 from xdplab.studies.kind import Run
@@ -90,6 +92,37 @@ def test_a_run_without_a_valid_trial_is_listed_as_such(
     (run.path / "journal.jsonl").touch()
     (listed,) = kept.listed_runs(run.path.parent)
     assert "no trial is valid" not in listed.progress
+
+
+def test_the_progress_of_a_run_is_kept_when_it_has_ended_until_its_journal_changes(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[RunDirectory] = []
+    monkeypatch.setattr(
+        listing, "read_progress", lambda run, read_it=listing.read_progress: read.append(run) or read_it(run)
+    )
+    progress = kept.progress_of(run)
+    assert (kept.progress_of(run), progress.ended, len(read)) == (progress, "complete", 1)
+    run.record("planned", trials=["more-r1"], blocks=[0])
+    assert [kept.progress_of(run).owed for _ in range(2)] == [progress.owed + 1] * 2
+    assert len(read) == 3, "a run that goes on is read each time"
+
+
+def test_raw_files_are_looked_at_once_and_again_where_one_came_or_went(run: RunDirectory) -> None:
+    assert kept.gone(run) == []
+    raw = next(run.path.glob("raw/*/1"))
+    place = f"{raw.parent.name}/1"
+    file = next(path for path in raw.iterdir() if path.is_file() and path.stat().st_size)
+    content = file.read_bytes()
+    os.truncate(file, 0)
+    assert (kept.gone(run), kept.gone(run, anew=True)) == ([], [place])
+    file.write_bytes(content)
+    file.rename(raw / "elsewhere")
+    assert kept.gone(run) == [place]
+    (raw / "elsewhere").rename(file)
+    assert kept.gone(run) == []
+    shutil.rmtree(raw.parent)
+    assert kept.gone(run) == [place]
 
 
 def test_a_report_takes_the_figures_of_the_run_and_draws_others_alike(

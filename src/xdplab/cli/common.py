@@ -35,14 +35,13 @@ if TYPE_CHECKING:
     from xdplab.run import frames, listing, progress
     from xdplab.run.progress import Observer
     from xdplab.run.rundir import RunDirectory
-    from xdplab.run.state import RunState
-    from xdplab.studies import environment, kept, tables
+    from xdplab.studies import kept, tables
     from xdplab.studies.kept import RunAnswer
 else:
     screen, listing = lazy("xdplab.cli.screen"), lazy("xdplab.run.listing")
     frames, ktap, progress = lazy("xdplab.run.frames"), lazy("xdplab.cli.ktap"), lazy("xdplab.run.progress")
     model, tables = lazy("xdplab.plan.model"), lazy("xdplab.studies.tables")
-    environment, kept = lazy("xdplab.studies.environment"), lazy("xdplab.studies.kept")
+    kept = lazy("xdplab.studies.kept")
 
 F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED = 130
@@ -248,7 +247,7 @@ def show_meaning(meaning: str, summary: Sequence[str]) -> None:
 
 def tell_unfinished(run: RunDirectory) -> None:
     """Say, to standard error, how far a run is whose trials are not all there."""
-    if progress := listing.unfinished(run):
+    if progress := listing.unfinished(kept.known_run(run)):
         tell(f"{run.path}: {progress}", err=True)
 
 
@@ -359,9 +358,10 @@ def parse_only(text: str | None) -> dict[str, str]:
     return only
 
 
-def status_facts(run: RunDirectory, state: RunState | None = None) -> dict[str, Any]:
-    """Return a run's progress, and what it was measured with; ``state``: it was read."""
-    return asdict(listing.known_run(run, state)) | {"measured_with": environment.summary(run)}
+def status_facts(run: RunDirectory) -> dict[str, Any]:
+    """Return a run's progress, and what it was measured with."""
+    progress = kept.progress_of(run)
+    return asdict(listing.known_run(run, progress)) | {"measured_with": progress.measured_with}
 
 
 def figure_facts(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ from xdplab.cli.options import PATH, PICTURE_FORMATS, options_as
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import STYLES, VENUES
 from xdplab.lazy import lazy
-from xdplab.run.gone import all_gone, warn_gone
+from xdplab.run.gone import warn_gone
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import kept
 from xdplab.studies.kinds import open_run
@@ -61,7 +61,7 @@ def tables(directory: Path) -> None:
     """
     run = open_run(directory)
     folder = run.keep_tables()
-    run.check_raw()
+    run.check_raw(anew=True)
     tell(f"tables: {folder}")
 
 
@@ -80,7 +80,7 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
     run = RunDirectory.open(directory)
     answer = kept.answer_of(run)
     if answer.needs_raw:
-        warn_gone(run, all_gone(run))
+        warn_gone(run, kept.gone(run))
     if as_json:
         print_json(results_facts(run))
         return

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     import xdplab.plan as plans
     from xdplab.figures import outcome
     from xdplab.plan import Plan, model
-    from xdplab.run import listing, rundir, state
+    from xdplab.run import listing, rundir
     from xdplab.run.progress import Observer
     from xdplab.run.rundir import RunDirectory
     from xdplab.run.state import AnyTrial, Attempt, RunState
-    from xdplab.studies import kinds, maker
+    from xdplab.studies import kept, kinds, maker
     from xdplab.studies.kind import Run
     from xdplab.studies.search import kind as search_kind
     from xdplab.studies.traffic import fleet, run_files, runs
@@ -47,7 +47,7 @@ else:
     traffic_kind, outcome = lazy("xdplab.studies.traffic.kind"), lazy("xdplab.figures.outcome")
     search_kind = lazy("xdplab.studies.search.kind")
     kinds, maker = lazy("xdplab.studies.kinds"), lazy("xdplab.studies.maker")
-    rundir, state = lazy("xdplab.run.rundir"), lazy("xdplab.run.state")
+    rundir, kept = lazy("xdplab.run.rundir"), lazy("xdplab.studies.kept")
     fleet, runs = lazy("xdplab.studies.traffic.fleet"), lazy("xdplab.studies.traffic.runs")
 
 FIRST, LEFT_S = "throughput", 30.0
@@ -224,25 +224,24 @@ def status(directory: Path, as_json: bool) -> None:
     (nothing could be measured), or killed.
     """
     run = rundir.RunDirectory.open(directory)
-    read = state.read_state(run)
-    facts = status_facts(run, read)
+    facts = status_facts(run)
     if as_json:
         print_json(facts)
         return
     names = ("run", "trials", "measured", "unsupported", "failed", "not_needed", "owed")
     left = None if facts["eta_s"] is None else round(facts["eta_s"])
-    show([{name: facts[name] for name in names} | {"state": _in_words(run, read, facts), "eta_s": left}])
+    show([{name: facts[name] for name in names} | {"state": _in_words(run, facts), "eta_s": left}])
     if facts["measured_with"]:
         tell(f"measured with {facts['measured_with']}")
 
 
-def _in_words(run: RunDirectory, read: RunState, facts: Mapping[str, Any]) -> str:
+def _in_words(run: RunDirectory, facts: Mapping[str, Any]) -> str:
     """Return the state of a run, with what to do about it."""
     resume = f"`xdplab resume {run.path}`"
     if facts["state"] == "no plan":
         return "without its plan.yaml (`resume` needs that file)"
     if facts["state"] == "ended":
         return f"ended, {facts['failed']} of {facts['trials']} trials failed ({resume} tries them again)"
-    if facts["state"] == "complete" and read.ended is None:
+    if facts["state"] == "complete" and kept.progress_of(run).ended is None:
         return f"complete (killed after its last trial: {resume} writes what is missing)"
     return listing.state_text(facts["state"], facts["owed"], facts["trials"])

@@ -143,7 +143,7 @@ def export(
     unchanged: read them before you pass the file on. `xdplab reproduce` takes the file, and so an --artifact.
     """
     run = open_run(directory)
-    run.check_raw()
+    run.check_raw(anew=True)
     if anonymous:
         path = out or Path("artifact.zip" if artifact else "anonymous-run.zip")
         lines = bundles.export_anonymous(run, path, author=author, licence=licence, artifact=artifact).lines()

@@ -10,7 +10,8 @@ from xdplab.history.machines import UNKNOWN, machines
 from xdplab.history.values import values
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed
-from xdplab.run.listing import FINISHED, known_run
+from xdplab.run.listing import FINISHED
+from xdplab.studies import kept
 from xdplab.studies.kind import Run
 from xdplab.text import iso
 
@@ -60,7 +61,7 @@ def remark_on(run: Run[Any]) -> str | None:
     """Return how far a run is that is not finished, or that has measured nothing; None for any other."""
     if [event.get("how") for event in run.directory.journal.events("planned", "ended")][-1:] == ["complete"]:
         return None  # as most are; the state of each of its trials takes a fifth of the time
-    listed = known_run(run.directory)
+    listed = kept.known_run(run.directory)
     if listed.measured or run.directory.imported:
         return None if listed.state in FINISHED else listed.progress
     return f"nothing was measured: {listed.progress}"

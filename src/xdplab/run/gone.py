@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
+from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 
 from xdplab.errors import ResultsWarning
 from xdplab.run.rundir import RunDirectory
@@ -13,12 +16,17 @@ from xdplab.run.state import Attempt, attempts_of
 MOST_NAMED = 3
 
 
+def place_of(attempt: Attempt) -> str:
+    """Return an attempt's folder in ``raw``."""
+    return f"{attempt.trial_id}/{attempt.attempt}"
+
+
 def raw_gone(run: RunDirectory, attempt: Attempt) -> bool:
     """True if raw files of a measured attempt are missing or truncated."""
     if attempt.status != "measured":
         return False
     try:
-        folder = os.open(run.raw_dir(attempt.trial_id, attempt.attempt), os.O_PATH | os.O_DIRECTORY)
+        folder = os.open(f"{run.path}/raw/{place_of(attempt)}", os.O_PATH | os.O_DIRECTORY)
     except OSError:
         return bool(attempt.files)
     try:  # a run of ten thousand trials has hundreds of thousands of files
@@ -29,15 +37,49 @@ def raw_gone(run: RunDirectory, attempt: Attempt) -> bool:
         os.close(folder)
 
 
-def warn_gone(run: RunDirectory, gone: Sequence[Attempt]) -> None:
-    """Warn that raw files are gone."""
+def warn_gone(run: RunDirectory, gone: Sequence[str]) -> None:
+    """Warn that raw files are gone, of the attempts with these folders in ``raw``."""
     if gone:
-        named = ", ".join(f"{a.trial_id}/{a.attempt}" for a in gone[:MOST_NAMED])
+        named = ", ".join(gone[:MOST_NAMED])
         more = f" and {len(gone) - MOST_NAMED} more" if len(gone) > MOST_NAMED else ""
         message = f"{run.path}: raw files of {len(gone)} attempts are gone ({named}{more}): rows derived from them stay"
         warnings.warn(message, ResultsWarning, stacklevel=2)
 
 
-def all_gone(run: RunDirectory) -> list[Attempt]:
-    """Return the attempts whose raw files are gone."""
-    return [attempt for attempt in attempts_of(run) if raw_gone(run, attempt)]
+@dataclass(frozen=True)
+class RawSeen:
+    """What was seen of a run's raw files: the ``folders`` of measured attempts, the sum of their `changes`, and those
+    of which files are ``gone``."""
+
+    folders: list[str]
+    changes: str
+    gone: list[str]
+
+
+def look_at_raw(run: RunDirectory) -> RawSeen:
+    """Look at every raw file."""
+    folders, moments, gone = [], array("q"), []
+    for attempt in attempts_of(run):
+        if attempt.status == "measured" and attempt.files:
+            folders.append(place_of(attempt))
+            moments.append(_changed_ns(f"{run.path}/raw/{folders[-1]}"))  # before its files: it may change meanwhile
+            if raw_gone(run, attempt):
+                gone.append(folders[-1])
+    return RawSeen(folders, _sum(moments), gone)
+
+
+def changes(run: RunDirectory, folders: Sequence[str]) -> str:
+    """Return a sum that changes when a raw file comes into one of these folders or goes; not when one is written to."""
+    raw = f"{run.path}/raw/"
+    return _sum(array("q", [_changed_ns(raw + folder) for folder in folders]))
+
+
+def _changed_ns(folder: str) -> int:
+    try:
+        return os.lstat(folder).st_ctime_ns
+    except OSError:
+        return 0
+
+
+def _sum(moments: array[int]) -> str:
+    return sha256(moments.tobytes()).hexdigest()

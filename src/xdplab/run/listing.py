@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from xdplab.errors import PlanError, ResultsError
 from xdplab.run.disk import is_locked
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import RunState, is_beginning, read_state
+from xdplab.run.state import is_beginning, read_state
 from xdplab.text import iso
 
 RESULTS = Path("results")
@@ -36,6 +37,7 @@ Standing = Literal[
 ]
 
 
+COUNTS = ("trials", "measured", "unsupported", "failed", "not_needed", "owed", "eta_s")
 FINISHED: tuple[Standing, ...] = ("complete", "ended", "imported")
 
 
@@ -72,6 +74,33 @@ class KnownRun:
         return dict(zip(ROW, cells, strict=True))
 
 
+@dataclass(frozen=True)
+class Progress:
+    """What a run's journal says of its trials, as `KnownRun` has it; ``ended`` is null for a run that did not end.
+
+    ``measured_with``: the run's environment in a line, which its study knows to read.
+    """
+
+    ended: str | None
+    text: str
+    trials: int
+    measured: int
+    unsupported: int
+    failed: int
+    not_needed: int
+    owed: int
+    eta_s: float | None
+    measured_with: str | None = None
+
+
+def read_progress(run: RunDirectory) -> Progress:
+    """Read the journal of a run. Raises ResultsError if it is damaged."""
+    state = read_state(run)
+    measured, unsupported, failed = state.counts.values()
+    released, owed = len(state.released), len(state.owed)
+    return Progress(state.ended, state.text, state.total, measured, unsupported, failed, released, owed, state.eta_s)
+
+
 def run_folders(folder: Path) -> dict[Path, float | None]:
     """Return the run directories in ``folder`` and when each was begun, the latest first; last those that do not
     tell."""
@@ -86,14 +115,15 @@ def _begun(path: Path) -> float | None:
         return None
 
 
-def known_runs(folder: Path = RESULTS) -> list[KnownRun]:
+def known_runs(folder: Path = RESULTS, read: Callable[[RunDirectory], Progress] = read_progress) -> list[KnownRun]:
     """Return the runs in ``folder``, the latest first. A run that cannot be read is listed with the reason."""
-    return [_listed(path, begun) for path, begun in run_folders(folder).items()]
+    return [_listed(path, begun, read) for path, begun in run_folders(folder).items()]
 
 
-def _listed(path: Path, begun: float | None) -> KnownRun:
+def _listed(path: Path, begun: float | None, read: Callable[[RunDirectory], Progress]) -> KnownRun:
     try:
-        return known_run(RunDirectory.open(path))
+        run = RunDirectory.open(path)
+        return known_run(run, read(run))
     except ResultsError as error:
         words: dict[str, Any] = {"tags": tuple(tags_of(path)), "note": note_of(path)}
         return KnownRun(
@@ -101,23 +131,19 @@ def _listed(path: Path, begun: float | None) -> KnownRun:
         )
 
 
-def known_run(run: RunDirectory, state: RunState | None = None) -> KnownRun:
-    """Return the facts of a run; ``state``: it was read. Raises ResultsError if its journal cannot be read."""
-    state = state or read_state(run)
-    now = standing(run, state)
+def known_run(run: RunDirectory, progress: Progress) -> KnownRun:
+    """Return the facts of a run, of which its journal told ``progress``. Raises ResultsError."""
+    now, facts = standing(run, progress), asdict(progress)
+    text = progress.text
     return KnownRun(
         run.name,
         str(run.path),
         iso(run.begun),
         now,
-        state.text if now in FINISHED else f"{state_text(now, len(state.owed), state.total)}; {state.text}",
-        trials=state.total,
-        **state.counts,
-        not_needed=len(state.released),
-        owed=len(state.owed),
-        eta_s=state.eta_s,
+        text if now in FINISHED else f"{state_text(now, progress.owed, progress.trials)}; {text}",
         tags=tuple(tags_of(run.path)),
         note=note_of(run.path),
+        **{name: facts[name] for name in COUNTS},
     )
 
 
@@ -126,34 +152,30 @@ def state_text(state: Standing, owed: int, trials: int) -> str:
     return "killed, or not begun" if state == "killed" and owed == trials else state
 
 
-def unfinished(run: RunDirectory) -> str | None:
-    """Return how far a run is that goes on or was cut short; None for a finished one, and for one without a trial.
-
-    Raises ResultsError.
-    """
-    listed = known_run(run)
+def unfinished(listed: KnownRun) -> str | None:
+    """Return how far a run is that goes on or was cut short; None for a finished one, and for one without a trial."""
     has_trials = listed.measured or listed.unsupported or listed.failed
     return listed.progress if has_trials and listed.state not in FINISHED else None
 
 
-def standing(run: RunDirectory, state: RunState) -> Standing:
+def standing(run: RunDirectory, progress: Progress) -> Standing:
     """Return the state of a run.
 
     A run that measures holds its folder; a run that does not, and has not recorded how it ended, was killed.
     """
     if is_locked(run.path):
         return "under way"
-    if state.ended == "imported":
+    if progress.ended == "imported":
         return "imported"
     if not (run.path / "plan.yaml").exists():
         return "no plan"
+    if progress.ended == "complete" and progress.failed:
+        return "ended"
+    if progress.ended is not None:
+        return cast("Standing", progress.ended)
     if is_beginning(run):
         return "beginning"
-    if state.ended == "complete" and state.failed:
-        return "ended"
-    if state.ended is not None:
-        return cast("Standing", state.ended)
-    return "killed" if state.owed else "complete"
+    return "killed" if progress.owed else "complete"
 
 
 def note_of(path: Path) -> str | None:

@@ -25,18 +25,21 @@ from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
     from xdplab.run import frames, listing, watching
-    from xdplab.run.listing import KnownRun
+    from xdplab.run import gone as raw
+    from xdplab.run.listing import KnownRun, Progress
+    from xdplab.studies import environment
     from xdplab.studies.kind import Run
     from xdplab.studies.tables import Table
 else:
     frames, watching = lazy("xdplab.run.frames"), lazy("xdplab.run.watching")
-    listing = lazy("xdplab.run.listing")
+    listing, raw = lazy("xdplab.run.listing"), lazy("xdplab.run.gone")
+    environment = lazy("xdplab.studies.environment")
 
 INPUTS = (".jsonl", ".json", ".yaml", ".parquet")
 """Ends of the files of a run's folder, not below it, from which the rest is made."""
 FINDINGS = "audit.json"
 """Is made of them, too."""
-FIGURES = "figures.json"
+FIGURES, RAW, PROGRESS = "figures.json", "raw.json", "progress.json"
 
 
 def made_from(run: RunDirectory) -> list[Any]:
@@ -103,6 +106,42 @@ class RunAnswer:
     verdicts: dict[str, int]
 
 
+def gone(run: RunDirectory, *, anew: bool = False) -> list[str]:
+    """Return the folders in ``raw`` of which files are gone.
+
+    Every file is looked at the first time and ``anew``, else only whether files came or went since.
+    """
+    source = made_from(run)
+    if not anew and (held := read(run, RAW, source)):
+        with suppress(TypeError):
+            seen = raw.RawSeen(**held)
+            if raw.changes(run, seen.folders) == seen.changes:
+                return seen.gone
+    seen = raw.look_at_raw(run)
+    keep(run, RAW, vars(seen), source)
+    return seen.gone
+
+
+def progress_of(run: RunDirectory) -> Progress:
+    """Return what a run's journal says of its trials, and what it was measured with. Raises ResultsError.
+
+    It is kept of a run that has ended.
+    """
+    source = [*made_from(run)[:2], states([run.journal.path])]
+    if held := read(run, PROGRESS, source):
+        with suppress(TypeError):
+            return listing.Progress(**held)
+    progress = replace(listing.read_progress(run), measured_with=environment.summary(run))
+    if progress.ended is not None:
+        keep(run, PROGRESS, vars(progress), source)
+    return progress
+
+
+def known_run(run: RunDirectory) -> KnownRun:
+    """Return the facts of a run. Raises ResultsError."""
+    return listing.known_run(run, progress_of(run))
+
+
 def answer_of(directory: RunDirectory, run: Run[Any] | None = None) -> RunAnswer:
     """Return a run's answer: the kept one if it is current, else one that is made and kept. ``run``: it is open.
 
@@ -126,7 +165,7 @@ def listed_runs(folder: Path) -> list[KnownRun]:
         replace(run, progress=f"{run.progress}; no trial is valid")
         if run.state in listing.FINISHED and is_in_vain(_kept_verdicts(RunDirectory.open(Path(run.path))))
         else run
-        for run in listing.known_runs(folder)
+        for run in listing.known_runs(folder, progress_of)
     ]
 
 

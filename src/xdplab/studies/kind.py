@@ -228,10 +228,10 @@ class Run(Generic[P]):
         with step("deriving the tables"):
             return derive(self.directory, self.recipe)
 
-    def check_raw(self) -> None:
-        """Warn (ResultsWarning) where raw files are gone that the tables are made from."""
+    def check_raw(self, *, anew: bool = False) -> None:
+        """Warn (ResultsWarning) where raw files are gone that tables are made from; ``anew``: look at every file."""
         if self.recipe.needs_raw:
-            gone.warn_gone(self.directory, gone.all_gone(self.directory))
+            gone.warn_gone(self.directory, kept.gone(self.directory, anew=anew))
 
     def attempts(self, read: Reader | None = None) -> pd.DataFrame:
         """Return the rows of the first table; of XDP traffic every attempt that ended. Writes nothing into the run."""

@@ -14,7 +14,7 @@ import pandas as pd
 from xdplab.errors import LabError, ResultsError
 from xdplab.run.derived import Before, Recipe, Tables
 from xdplab.run.engine import Engine, F, InTurn, OfT, Session, SessionOf, T, Workers, run_trials
-from xdplab.run.gone import all_gone, warn_gone
+from xdplab.run.gone import look_at_raw, warn_gone
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState
@@ -89,7 +89,7 @@ def study_kind(
     def recipe(run: Run[StudyPlan[R, P]]) -> Recipe:
         def derived(directory: RunDirectory, before: Before) -> Tables:
             """If raw files are gone, the run's existing table stays as it is."""
-            gone = all_gone(directory)
+            gone = look_at_raw(directory).gone
             warn_gone(directory, gone)
             return before.tables if gone and before.tables else {f"{name}.parquet": table(run.plan)}
 

@@ -27,7 +27,7 @@ from xdplab.plan import Trial
 from xdplab.run.columns import Column, ColumnValues, by_name
 from xdplab.run.derived import Before, Recipe, Tables, table
 from xdplab.run.frames import extended, frame
-from xdplab.run.gone import raw_gone, warn_gone
+from xdplab.run.gone import place_of, raw_gone, warn_gone
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, attempts_of, last_attempts
 from xdplab.studies.traffic.columns import (
@@ -140,7 +140,7 @@ def _derive(run: RunDirectory, before: Before) -> Tables:
     held = _current(run, before, attempts)
     missing = attempts[len(held[TRIALS]) :]
     gone = [attempt for attempt in missing if raw_gone(run, attempt)]
-    warn_gone(run, gone)
+    warn_gone(run, [*map(place_of, gone)])
     kept = {(attempt.trial_id, attempt.attempt) for attempt in gone}
     old_rows, old_samples = (_by_attempt(before.tables.get(name), kept) for name in (TRIALS, SAMPLES_FILE))
     rows: list[Row] = []
