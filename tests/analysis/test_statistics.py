@@ -8,6 +8,7 @@ import pytest
 import synthetic
 from scipy import stats
 
+from xdplab.analysis import fit
 from xdplab.analysis.decide.compare import compare
 from xdplab.analysis.fit import fit_line, fits, slope
 from xdplab.analysis.intervals import Scale, Spread
@@ -71,6 +72,21 @@ def test_a_slopes_interval_holds_where_repetitions_differ_as_wholes() -> None:
         pooled.append(abs(line.c - truth) <= stats.t.ppf(0.975, len(n) - 2) * line.c_se)
     assert 0.93 <= np.mean(whole) <= 0.97
     assert np.mean(pooled) < 0.90, "20 points of 5 repetitions are not 20 observations"
+
+
+def test_a_slopes_interval_of_many_repetitions_takes_few_fits_and_is_as_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, fits = np.random.default_rng(11), list[int]()
+    n, repetition = np.tile([0, 400], 600), np.repeat(np.arange(600), 2)
+    times = (150 + 2.5 * n) * (1 + rng.normal(0, 0.03, 600)[repetition] + rng.normal(0, 0.01, len(n)))
+    columns = [pd.Series(column) for column in (n, times, repetition)]
+    monkeypatch.setattr(fit, "fit_line", lambda x, t: fits.append(len(x)) or fit_line(x, t))
+    grouped = slope(*columns)
+    assert len(fits) == 1 + fit.MOST_GROUPS
+    monkeypatch.setattr(fit, "MOST_GROUPS", 600)
+    alone = slope(*columns)
+    assert grouped is not None
+    assert alone is not None
+    assert (grouped.c, grouped.half) == (alone.c, pytest.approx(alone.half, rel=0.1))
 
 
 def test_a_slope_of_one_repetition_has_no_interval() -> None:

@@ -93,27 +93,32 @@ class Slope:
 
     c: float
     half: float
-    repetitions: int
+
+
+MOST_GROUPS = 200
+"""Each group takes a fit of all observations: a fit for each of many repetitions took time by their square."""
 
 
 def slope(accesses: pd.Series, times_ns: pd.Series, repetitions: pd.Series) -> Slope | None:
     """Return the slope of `fit_line` with an interval from whole repetitions; None with fewer than two N.
 
     The points of one repetition share its baseline and its drift, so they are no independent observations. Each
-    repetition is left out once (jackknife by groups: Efron and Tibshirani 1993, ch. 11); t with one degree of freedom
-    less than there are repetitions.
+    repetition is left out once, or of more than `MOST_GROUPS` a group of them (jackknife by groups: Efron and
+    Tibshirani 1993, ch. 11); t with one degree of freedom less than there are groups.
     """
-    line = fit_line(accesses, times_ns)
+    x, times = (column.to_numpy(dtype=float, na_value=nan) for column in (accesses, times_ns))
+    line = fit_line(x, times)
     if line is None:
         return None
-    groups = repetitions.dropna().unique()
-    without = [fit_line(accesses[repetitions.ne(group)], times_ns[repetitions.ne(group)]) for group in groups]
+    place, repeated = pd.factorize(repetitions)  # null, -1, is left out never
+    group = np.where(place < 0, -1, place % MOST_GROUPS)
+    without = [fit_line(x[group != left], times[group != left]) for left in range(min(len(repeated), MOST_GROUPS))]
     slopes = np.array([one.c for one in without if one is not None])
     count = len(slopes)
     if count < 2:
-        return Slope(line.c, nan, len(groups))
+        return Slope(line.c, nan)
     error = sqrt((count - 1) / count * float(((slopes - slopes.mean()) ** 2).sum()))
-    return Slope(line.c, t_quantile(0.5 + CONFIDENCE / 2, count - 1) * error, count)
+    return Slope(line.c, t_quantile(0.5 + CONFIDENCE / 2, count - 1) * error)
 
 
 def limited_by_dut(trials: pd.DataFrame) -> pd.DataFrame:
