@@ -128,6 +128,13 @@ def serve(figures: bool) -> None:
     """Load the libraries and read the plan of the run that the first line names; make the rest at the last line, and
     tables of what has ended at each `KEEP` before it."""
     warnings.simplefilter("error", ResultsWarning)  # what there is to say, the caller says
+    try:
+        _serve(figures)
+    finally:
+        gc.freeze()  # the interpreter ends without looking for cycles among all that was imported
+
+
+def _serve(figures: bool) -> None:
     gc.disable()  # an import makes many objects that stay
     for name in LIBRARIES:
         importlib.import_module(name)
