@@ -39,6 +39,7 @@ else:  # a maker begins before its caller has loaded more
 
 LIBRARIES = ("xdplab.studies.traffic.results", "xdplab.studies.traffic.audits", "pyarrow.parquet", "pyarrow.dataset")
 """What derives a run's tables and answer: most of it is libraries of tables."""
+PICTURES = "xdplab.studies.traffic.pictures"
 LONG = 1_000
 """Attempts from which on a run is long."""
 KEEP = "keep"
@@ -136,8 +137,10 @@ def serve(figures: bool) -> None:
 
 def _serve(figures: bool) -> None:
     gc.disable()  # an import makes many objects that stay
-    for name in LIBRARIES:
+    for name in (*LIBRARIES, *[PICTURES] * figures):
         importlib.import_module(name)
+    if figures:
+        save.load_libraries(styles.DEFAULT_FORMATS, intervals=False)
     gc.enable()
     path = Path(sys.stdin.readline().removesuffix("\n"))
     run = kinds.open_run(path)
@@ -159,12 +162,8 @@ def _make(run: Run[Any], figures: bool) -> None:
     making = context.Process(target=_make_tables, args=(run, tables))
     making.start()
     tables.close()
-    if figures:
-        gc.disable()
-        save.load_libraries(styles.DEFAULT_FORMATS, intervals=False)
-        gc.enable()
-        if ready.recv():
-            run.draw_figures()
+    if figures and ready.recv():
+        run.draw_figures()
     making.join()
     print("drawn", flush=True)  # noqa: T201
 
