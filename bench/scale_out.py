@@ -26,12 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from bounded import Aim, run, show
-from rich.console import Console
 
 from xdplab.plan import Trial, parse_plan, points_of, schedule
 from xdplab.run.engine import Policy, run_trials
 from xdplab.run.fleet import NOTHING, BlockResult, OnFleet, pack
-from xdplab.run.progress import PlainObserver
+from xdplab.run.progress import silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, attempts_of, record_planned
 from xdplab.studies.traffic.fleet import joined
@@ -50,7 +49,7 @@ SIMULATED_PLAN = PLAN | {"repetitions": 1000, "blocks": [{"points": {"queues": q
 BLOCKS = 3000
 LEAST_SIMULATED = 0.95
 BLOCK_S = (20.0, 40.0)
-QUIET = PlainObserver(Console(quiet=True))
+QUIET = silent()
 
 
 def blocks_per_minute(labs: int) -> float:

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from rich.console import Console
 
 import xdplab as xl
 from tests import forked
 from xdplab.labs.servers.inventory import load_inventory
 from xdplab.plan import load_plan, parse_plan
-from xdplab.run.progress import PlainObserver
+from xdplab.run.progress import silent
 from xdplab.studies.execution.points import ExecutionRequest, smallest
 from xdplab.studies.execution.user_pair import load
 from xdplab.studies.kind import Where
@@ -164,7 +163,7 @@ def test_no_verb_of_a_notebook_runs_what_others_may_have_written(tmp_path: Path,
     shutil.rmtree(tmp_path / "links", ignore_errors=True)
     run = whose(planned("", None, tmp_path / "other"))
     with pytest.raises(StrangersFileError):
-        xl.open(run).on_disk.measure(PlainObserver(Console(quiet=True)), Where())
+        xl.open(run).on_disk.measure(silent(), Where())
 
 
 @pytest.mark.root

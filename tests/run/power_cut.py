@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from tests.run.sessions import Session, gone_through
 
 from xdplab.errors import XdplabError
@@ -43,7 +42,7 @@ class Cutting(PlainObserver):
     """Copies the disk when a trial begins and after its journal line is written."""
 
     def __init__(self, disk: Path, cuts: list[Path]) -> None:
-        super().__init__(Console(quiet=True))
+        super().__init__(lambda _: None)
         self._disk, self._cuts = disk, cuts
 
     def _cut(self) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 from tests.run.sessions import Session, gone_through
 
 from xdplab.errors import (
@@ -149,7 +148,7 @@ def test_what_fails_alike_before_anything_is_measured_stops_the_run_with_the_rea
     """With clang 19 the generator could not be loaded: 144 trials failed one after the other for the same reason."""
     study, printed = Recorder(block=HostError("tg: the kernel refused 'receive'")), io.StringIO()
     with pytest.raises(StoppedError) as stopped:
-        gone_through(run, TRIALS, study, Policy(retries=1), watch=PlainObserver(Console(file=printed)))
+        gone_through(run, TRIALS, study, Policy(retries=1), watch=PlainObserver(lambda line: print(line, file=printed)))
     assert "each of 6 trials failed alike: tg: the kernel refused 'receive'" in str(stopped.value)
     assert stopped.value.remedy == f"fix that, then `xdplab resume {run.path}`"
     assert printed.getvalue().count("the kernel refused") == 1

@@ -7,20 +7,19 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 from tests.studies.test_frame import STUDY, Measurer, Request, Word
 from tests.studies.test_frame import WORDS as STUDIED
 
 from xdplab.cli import cli
 from xdplab.errors import HostLostError, LabError, ProgramError
-from xdplab.run.progress import PlainObserver
+from xdplab.run.progress import silent
 from xdplab.run.state import read_state
 from xdplab.studies import kinds
 from xdplab.studies.kind import Kind, Run, Where
 from xdplab.studies.points import StudyPlan, StudyTrial
 from xdplab.studies.study_kind import study_kind
 
-QUIET = PlainObserver(Console(quiet=True))
+QUIET = silent()
 WORDS = ("a", "aa", "aaa", "b", "bb", "bbb", "c", "cc")
 """The place of a trial is its word's first letter."""
 

@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 from tests.studies import test_frame
 from tests.studies.search.test_search import LINE, QUICK, dut, hard
 from tests.studies.test_frame import Request as Words
@@ -21,7 +20,7 @@ from xdplab.errors import FigureError, LabError, PlanError, ResultsError
 from xdplab.figures.marks import View
 from xdplab.plan import Trial, parse_plan
 from xdplab.run.engine import InTurn, run_trials
-from xdplab.run.progress import PlainObserver
+from xdplab.run.progress import silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import kinds
 from xdplab.studies.kind import Run, Where
@@ -55,7 +54,7 @@ def view(found: pd.DataFrame) -> View:
 
 
 STUDY = study_kind(**test_frame.WORDS | {"table": lengths, "views": {"lengths": view}})
-QUIET = PlainObserver(Console(quiet=True))
+QUIET = silent()
 
 
 class Model:

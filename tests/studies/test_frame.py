@@ -18,7 +18,6 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 from tests.attempts import attempt_of
 from tests.waiting import until
 
@@ -513,7 +512,7 @@ def test_what_tells_time_is_waited_for_and_this_is_written_down(
     kind = study_kind(**WORDS | {"session": lambda plan: Placed()})
     run = kind.start(Request(words=("a",), repetitions=1), tmp_path)
     with pytest.warns(ResultsWarning, match="waiting: uml is in use by another run"):
-        run.measure(Watching(Console(quiet=True)))
+        run.measure(Watching(lambda _: None))
     told = [event["why"] for event in run.directory.journal.events("waiting")]
     assert told == ["uml is in use by another run", None]
     assert "waiting" not in seen[0]

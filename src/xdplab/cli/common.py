@@ -299,7 +299,9 @@ def observer_of(as_json: bool) -> Observer:
     """Return what tells a run's progress: on the terminal, or not at all; or what collects the cases of KTAP."""
     context = click.get_current_context(silent=True)  # none where no command line asked
     collecting: Observer | None = context.meta.get(SCRIPT) if context else None
-    return collecting or (progress.silent() if as_json else progress.observer_for(screen.console()))
+    if collecting or as_json:
+        return collecting or progress.silent()
+    return progress.RichObserver(screen.console()) if screen.is_terminal() else progress.PlainObserver(echo)
 
 
 def print_json(content: Any, cases: Iterable[KtapCase] = ()) -> None:

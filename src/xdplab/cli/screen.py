@@ -136,11 +136,15 @@ def _print_unbroken(columns: Mapping[str, list[str]], title: str | None) -> None
         click.echo(line)
 
 
+def is_terminal() -> bool:
+    """Say whether rich would take standard output for a terminal."""
+    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+
+
 def _has_colours() -> bool:
     """Say whether rich would write bold and italic here."""
-    if colour_system() is None or os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
-        return False
-    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+    dumb = colour_system() is None or os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+    return not dumb and is_terminal()
 
 
 def _print_rows(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xdplab.cli.common import AS_JSON, SCRIPT_FORMAT, in_lab, print_json, show, tell
+from xdplab.cli.common import AS_JSON, SCRIPT_FORMAT, in_lab, observer_of, print_json, show, tell
 from xdplab.cli.plan import find_plan, require_timed
 from xdplab.lazy import lazy
 from xdplab.run.disk import replacing
 
 if TYPE_CHECKING:
-    from xdplab.cli import ktap, screen
+    from xdplab.cli import ktap
     from xdplab.plan import model
     from xdplab.run import progress
     from xdplab.studies.traffic import comparison, runs
     from xdplab.studies.traffic import selftest as controls
 else:
     ktap = lazy("xdplab.cli.ktap")
-    progress, screen = lazy("xdplab.run.progress"), lazy("xdplab.cli.screen")
+    progress = lazy("xdplab.run.progress")
     runs, controls = lazy("xdplab.studies.traffic.runs"), lazy("xdplab.studies.traffic.selftest")
     model = lazy("xdplab.plan.model")
     comparison = lazy("xdplab.studies.traffic.comparison")
@@ -44,7 +44,7 @@ def calibrate(lab_name: str | None, plan: str, count: int, as_json: bool) -> Non
     chosen = model.load_plan(file)
     where = lab_name or chosen.lab
     require_timed(where)
-    observer = progress.silent() if as_json else progress.observer_for(screen.console())
+    observer = progress.silent() if as_json else observer_of(False)
     calibration = comparison.calibrate(chosen, where, count, observer)
     if as_json:
         print_json(calibration.to_json())
@@ -75,7 +75,7 @@ def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bo
     name = lab_name or LAB
     require_timed(name)
     with runs.lab_for(name) as lab:
-        outcome = controls.selftest(lab, out, progress.silent() if as_json else progress.observer_for(screen.console()))
+        outcome = controls.selftest(lab, out, progress.silent() if as_json else observer_of(False))
     if markdown is not None:
         with replacing(markdown) as scratch:
             scratch.write_text(controls.page(outcome))

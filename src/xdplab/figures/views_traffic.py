@@ -249,8 +249,8 @@ def melted_counters(trials: pd.DataFrame) -> pd.DataFrame:
         values = trials[counter.column].astype("Float64")
         if counter.per is not None:
             values = values / trials[counter.per].astype("Float64").where(trials[counter.per].gt(0))
-        counter_rows = trials.assign(counter=counter.title, counter_value=values)
-        parts.append(counter_rows[values.notna()])
+        if (has := values.notna()).any():
+            parts.append(trials[has].assign(counter=counter.title, counter_value=values[has]))
     return pd.concat(parts, ignore_index=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from xdplab.lazy import lazy
@@ -9,11 +10,10 @@ from xdplab.run.state import AnyTrial, Attempt, RunState
 from xdplab.text import visible
 
 if TYPE_CHECKING:
-    from rich import console as consoles
     from rich import progress as bars
     from rich.console import Console
 else:
-    consoles, bars = lazy("rich.console"), lazy("rich.progress")
+    bars = lazy("rich.progress")
 
 
 class Observer(Protocol):
@@ -43,15 +43,12 @@ def to_go(state: RunState) -> str:
 
 
 class PlainObserver:
-    """One line per trial: for logs, pipes and CI."""
+    """One line per trial, given to ``write``: for logs, pipes and CI."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
         self._place = ""
         self._last: str | None = None
-
-    def _print(self, text: str) -> None:
-        self._console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
     def started(self, state: RunState, trial: AnyTrial) -> None:
         number = len(state.last) + (trial.trial_id not in state.last)
@@ -59,7 +56,7 @@ class PlainObserver:
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
         outcome = attempt.status if attempt.reason is None else f"{attempt.status}: {self._once(attempt.reason)}"
-        self._print(
+        self._write(
             f"{self._place} {trial.point}, repetition {trial.repetition}: {outcome} ({attempt.duration_s:.2f} s)"
         )
 
@@ -72,14 +69,14 @@ class PlainObserver:
         """Print nothing: the measuring command knows the run, and says how to continue."""
 
     def ended(self, state: RunState) -> None:
-        self._print(state.text)
+        self._write(state.text)
 
 
 class RichObserver(PlainObserver):
     """A bar with the remaining time; only trials that failed, or are invalid, get a line."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console)
+        super().__init__(lambda text: console.print(visible(text), markup=False, highlight=False, soft_wrap=True))
         columns = (
             bars.TextColumn("{task.description}"),
             bars.BarColumn(),
@@ -109,11 +106,6 @@ class RichObserver(PlainObserver):
         super().ended(state)
 
 
-def observer_for(console: Console) -> Observer:
-    """A bar where ``console`` is a terminal, plain lines elsewhere."""
-    return RichObserver(console) if console.is_terminal else PlainObserver(console)
-
-
 def silent() -> Observer:
     """An observer that prints nothing."""
-    return PlainObserver(consoles.Console(quiet=True))
+    return PlainObserver(lambda _: None)
