@@ -42,8 +42,15 @@ LIBRARIES = ("xdplab.studies.traffic.results", "xdplab.studies.traffic.audits", 
 PICTURES = "xdplab.studies.traffic.pictures"
 LONG = 1_000
 """Attempts from which on a run is long."""
-KEEP = "keep"
-_MAKER: ContextVar[subprocess.Popen[str] | None] = ContextVar("_MAKER", default=None)
+KEEP, MAKE = "keep", "make"
+
+
+class _Maker(subprocess.Popen[str]):
+    loaded = False
+    """Whether it has said that its libraries are loaded."""
+
+
+_MAKER: ContextVar[_Maker | None] = ContextVar("_MAKER", default=None)
 
 
 @contextmanager
@@ -51,7 +58,7 @@ def beside(figures: bool = False) -> Iterator[None]:
     """Have a maker beside what measures in this block, which draws, too, if there are to be ``figures``."""
     argv = [sys.executable, "-P", "-c", f"from {__name__} import serve; serve({figures})"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(argv, **pipes, text=True, errors="surrogateescape", process_group=0) as maker:
+    with _Maker(argv, **pipes, text=True, errors="surrogateescape", process_group=0) as maker:
         before = _MAKER.set(maker)
         try:
             yield
@@ -68,14 +75,21 @@ def prepare(run: Path) -> None:
         _tell(maker, str(run))
 
 
+def load() -> None:
+    """Load the libraries here, if there is no maker, which loads them."""
+    if _MAKER.get() is None:
+        with step("loading the libraries of tables"):
+            for name in LIBRARIES:
+                importlib.import_module(name)
+
+
 def await_loaded() -> None:
-    """Return when the libraries are loaded, and the plan is read: nothing of it goes on while a window is measured."""
-    with step("loading the libraries of tables"):
-        if (maker := _MAKER.get()) is not None:
-            _line(maker)
-            return
-        for name in LIBRARIES:
-            importlib.import_module(name)
+    """Return when the maker, if there is one, has loaded its libraries and read the plan: nothing of it goes on while a
+    burst is measured."""
+    if (maker := _MAKER.get()) is not None and not maker.loaded:
+        with step("loading the libraries of tables"):
+            _read(maker)
+        maker.loaded = True
 
 
 def keep_up(attempts: int) -> None:
@@ -88,10 +102,16 @@ def keep_up(attempts: int) -> None:
         _line(maker)
 
 
+def keep_soon() -> None:
+    """Let the maker, if there is one, make the tables, since nothing more is measured, and wait for nothing."""
+    if (maker := _MAKER.get()) is not None:
+        _tell(maker, "keep soon")
+
+
 def begin() -> None:
     """Let the maker, if there is one, make the tables and the answer of that run: it gets no more trials."""
     if (maker := _MAKER.get()) is not None:
-        _tell(maker, "make", last=True)
+        _tell(maker, MAKE, last=True)
 
 
 def _tell(maker: subprocess.Popen[str], line: str, *, last: bool = False) -> None:
@@ -122,12 +142,18 @@ def _has_begun(maker: subprocess.Popen[str]) -> bool:
 
 
 def _line(maker: subprocess.Popen[str]) -> str:
+    """Return the next line behind the one that says that the libraries are loaded; empty if the maker has died."""
+    await_loaded()
+    return _read(maker)
+
+
+def _read(maker: subprocess.Popen[str]) -> str:
     return cast("IO[str]", maker.stdout).readline()
 
 
 def serve(figures: bool) -> None:
     """Load the libraries and read the plan of the run that the first line names; make the rest at the last line, and
-    tables of what has ended at each `KEEP` before it."""
+    tables of what has ended at each line before it."""
     warnings.simplefilter("error", ResultsWarning)  # what there is to say, the caller says
     try:
         _serve(figures)
@@ -147,10 +173,12 @@ def _serve(figures: bool) -> None:
     _ = run.plan
     print("loaded", flush=True)  # noqa: T201
     while line := sys.stdin.readline():
-        if line != f"{KEEP}\n":
+        if line == f"{MAKE}\n":
             _make(kinds.open_run(path), figures)
+            return
         run.keep_tables()
-        print("kept", flush=True)  # noqa: T201
+        if line == f"{KEEP}\n":
+            print("kept", flush=True)  # noqa: T201
 
 
 def _make(run: Run[Any], figures: bool) -> None:

@@ -139,7 +139,7 @@ class InLab:
                 before.result()  # a session takes the port that they describe
             with sessions_in(labs, owed, lambda lab, turn: method.session(lab, folder, plan, turn)) as session_of:
                 before.result()
-                maker.await_loaded()
+                maker.load()
                 stop = race.OpenEnded(folder, plan, trials) if plan.open_ended else None
                 policy = Policy(method.retries(plan), method.pause_s(plan), stop)
                 judged = JudgingObserver(observer, folder, plan.trial.window_s)
@@ -149,7 +149,7 @@ class InLab:
         return state
 
 
-@dataclass(frozen=True)
+@dataclass
 class JudgingObserver:
     """An observer that hands on to ``seen`` why trials of a user's program are invalid: the first one of a point tells
     what to expect of the others, so these are judged only behind an invalid one.
@@ -162,12 +162,16 @@ class JudgingObserver:
     window_s: float
     invalid: set[str] = field(default_factory=set)
     """The points that have had an invalid trial."""
+    state: RunState | None = None
 
     def started(self, state: RunState, trial: AnyTrial) -> None:
+        self.state = state
         maker.keep_up(len(state.attempts))  # nothing is measured now
         self.seen.started(state, trial)
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
+        if self.state is not None and not self.state.owed:
+            maker.keep_soon()
         if isinstance(trial, Trial) and self._is_judged(trial):
             row = trials.attempt_rows(self.run, trial, attempt, window_s=self.window_s).row
             if row["verdict"] == "invalid":

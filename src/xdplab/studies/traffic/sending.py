@@ -15,6 +15,7 @@ from xdplab.generators import BothWays, Generator, GeneratorSettings, Sender
 from xdplab.generators.adapter import Addresses, Frames, XdpgenSettings
 from xdplab.labs import Lab
 from xdplab.labs.base import turned
+from xdplab.lazy import lazy
 from xdplab.plan import Point
 from xdplab.plan.factors import recorded_speed, zipf_exponent
 from xdplab.studies.test_frames import vlan_of
@@ -22,6 +23,8 @@ from xdplab.studies.traffic.pdr import offered_rate
 from xdplab.studies.traffic.prepare import TrialContext
 from xdplab.studies.traffic.two_ports import require
 from xdplab.studies.trial_facts import HarnessPieces, Limit, Missing
+
+maker = lazy("xdplab.studies.maker")
 
 SENDER_FIFO = 5
 RUN_ID_DIGITS = 4
@@ -194,6 +197,7 @@ def send(
     with closing(tg):
         tg.start()
         context.lab.place(point.arrangement, point.queues)
+        maker.await_loaded()
         tg.burst("warmup", WARMUP_S)
         burst = tg.burst("offer", seconds)
         tg.stop()

@@ -21,6 +21,7 @@ from xdplab.deploy.device import reread
 from xdplab.deploy.xdp import Decided, XdpRequest
 from xdplab.errors import HostError, ProgramError, UnsupportedError
 from xdplab.formats.generator import GeneratorReady
+from xdplab.lazy import lazy
 from xdplab.plan import Point, Trial
 from xdplab.plan.factors import HINTS
 from xdplab.plan.points import SLICES, SLICES_S
@@ -36,6 +37,8 @@ from xdplab.studies.traffic.prepare import Prepared, TrialContext
 from xdplab.studies.traffic.sending import RUN_ID_DIGITS, sender, spread, working_cpus
 from xdplab.studies.traffic.two_ports import TwoPortSide, both_ways, require, second_probes
 from xdplab.studies.trial_facts import Missing, TrialCpus, TrialFacts
+
+maker = lazy("xdplab.studies.maker")
 
 APPLICATION_FIFO = 6
 """Above the sender and the DUT's softirq threads: it would starve below them. It sleeps in poll(); if it spun, they
@@ -129,6 +132,7 @@ class Phases:
         )
 
     def warm_up(self) -> None:
+        maker.await_loaded()
         self._facts.warmup = warm_up(self._generator, self._context.plan.trial.warmup_s)
 
     def count_actions_before(self) -> None:
