@@ -28,7 +28,7 @@ from xdplab.text import visible
 if TYPE_CHECKING:
     import pandas as pd
 
-    from xdplab.cli import ktap, screen
+    from xdplab.cli import bar, ktap, screen
     from xdplab.cli.ktap import KtapCase
     from xdplab.figures.outcome import Drawn
     from xdplab.plan import model
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from xdplab.studies import kept, tables
     from xdplab.studies.kept import RunAnswer
 else:
+    bar = lazy("xdplab.cli.bar")
     screen, listing = lazy("xdplab.cli.screen"), lazy("xdplab.run.listing")
     frames, ktap, progress = lazy("xdplab.run.frames"), lazy("xdplab.cli.ktap"), lazy("xdplab.run.progress")
     model, tables = lazy("xdplab.plan.model"), lazy("xdplab.studies.tables")
@@ -301,7 +302,7 @@ def observer_of(as_json: bool) -> Observer:
     collecting: Observer | None = context.meta.get(SCRIPT) if context else None
     if collecting or as_json:
         return collecting or progress.silent()
-    return progress.RichObserver(screen.console()) if screen.is_terminal() else progress.PlainObserver(echo)
+    return bar.Bar() if screen.is_terminal() else progress.PlainObserver(echo)
 
 
 def print_json(content: Any, cases: Iterable[KtapCase] = ()) -> None:

@@ -15,6 +15,7 @@ from typing import IO, cast
 from xdplab.errors import HostError
 from xdplab.hosts import Result
 from xdplab.hosts.process import StreamedProcess, guarded
+from xdplab.run.disk import sync_one
 
 _CHUNK = 1 << 16
 
@@ -97,7 +98,7 @@ class LocalHost:
                     os.fsync(file.fileno())
                 Path(temporary).chmod(mode)
                 Path(temporary).replace(target)
-                _sync_folder(target.parent)
+                sync_one(target.parent)  # its names must be on disk, too
             except OSError:
                 Path(temporary).unlink(missing_ok=True)
                 raise
@@ -115,12 +116,3 @@ class LocalHost:
 
     def close(self) -> None:
         """There is nothing to close."""
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder: its names must be on disk too."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -61,14 +61,13 @@ def sync(path: Path) -> None:
             os.close(folder)
 
 
-def sync_few(folder: Path) -> None:
-    """Wait until a folder's few files and folders are on its disk, and for nothing that others write there."""
-    for path in (*folder.rglob("*"), folder):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def sync_one(path: Path) -> None:
+    """Wait until a file, or a folder's names, are on disk, and nothing that others write. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def allocate(file: int, start: int, length: int) -> None:

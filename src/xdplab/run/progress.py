@@ -1,19 +1,11 @@
-"""The progress of a run: a bar on a terminal, plain lines elsewhere."""
+"""The progress of a run: who watches it, and a plain line for each trial."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from xdplab.lazy import lazy
 from xdplab.run.state import AnyTrial, Attempt, RunState
-from xdplab.text import visible
-
-if TYPE_CHECKING:
-    from rich import progress as bars
-    from rich.console import Console
-else:
-    bars = lazy("rich.progress")
 
 
 class Observer(Protocol):
@@ -70,40 +62,6 @@ class PlainObserver:
 
     def ended(self, state: RunState) -> None:
         self._write(state.text)
-
-
-class RichObserver(PlainObserver):
-    """A bar with the remaining time; only trials that failed, or are invalid, get a line."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(lambda text: console.print(visible(text), markup=False, highlight=False, soft_wrap=True))
-        columns = (
-            bars.TextColumn("{task.description}"),
-            bars.BarColumn(),
-            bars.MofNCompleteColumn(),
-            bars.TextColumn("{task.fields[left]}"),
-        )
-        self._progress = bars.Progress(*columns, console=console, transient=True)
-        self._task = self._progress.add_task("", total=None, left="")
-
-    def started(self, state: RunState, trial: AnyTrial) -> None:
-        super().started(state, trial)
-        self._progress.start()
-        text, done = visible(str(trial.point)), len(state.last)
-        self._progress.update(self._task, description=text, completed=done, total=state.total, left=to_go(state))
-
-    def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
-        self._progress.advance(self._task)
-        if attempt.status == "failed" or (attempt.status == "measured" and attempt.reason is not None):
-            super().finished(trial, attempt)
-
-    def interrupted(self, how: str) -> None:
-        self._progress.stop()
-        super().interrupted(how)
-
-    def ended(self, state: RunState) -> None:
-        self._progress.stop()
-        super().ended(state)
 
 
 def silent() -> Observer:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from xdplab.errors import PlanError, ResultsError, XdplabError
 from xdplab.resources import cache_root
-from xdplab.run.disk import LOCK, disk_errors, locked, reason, replacing, sync, sync_few
+from xdplab.run.disk import LOCK, disk_errors, locked, reason, replacing, sync, sync_one
 from xdplab.run.journal import NAME, Journal
 from xdplab.trust import require_run
 
@@ -69,7 +69,8 @@ class RunDirectory:
                 run.journal.append("created", run_id=run_id, **facts)
                 if fill is not None:
                     fill(run)
-                sync_few(path)
+                for part in (*path.rglob("*"), path):
+                    sync_one(part)
                 directory = cls(_named(path, f"{date.today().isoformat()}-{name}"))
                 directory._made_here = True
                 return directory
