@@ -119,11 +119,14 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "another one is first in PATH": lambda at: make_tool(at / "local", "2"),
     "it was removed": lambda at: (at / "bin/tool").unlink(),
     "the installed packages": lambda at: (at / "packages").write_text("one more"),
+    "the boot": lambda at: (at / "boot").write_text("another"),
     "ten minutes": lambda _: time.sleep(provenance.KEPT_S),
 }
 
 
-AFTER = {"its file was written to": "22", "it was removed": None, "the installed packages": "1", "ten minutes": "1"}
+AFTER = {"its file was written to": "22", "it was removed": None} | dict.fromkeys(
+    ("the installed packages", "the boot", "ten minutes"), "1"
+)
 """The version then, where it is not 2."""
 
 
@@ -132,7 +135,9 @@ def test_a_programs_version_is_asked_once_until_something_changes(
     change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "packages").write_text("")
+    (tmp_path / "boot").write_text("one")
     monkeypatch.setattr(provenance, "PACKAGES", (str(tmp_path / "packages"),))
+    monkeypatch.setattr(provenance, "BOOT", str(tmp_path / "boot"))
     monkeypatch.setattr(provenance, "KEPT_S", 1 if change == "ten minutes" else 10**9)
     monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
     monkeypatch.setenv("PATH", f"{tmp_path}/local:{tmp_path}/bin:{os.environ['PATH']}")
@@ -140,7 +145,7 @@ def test_a_programs_version_is_asked_once_until_something_changes(
 
     def ask() -> tuple[provenance.Answers, int]:
         tools = {"tool": ("tool", "--version"), "none": ("no-such-tool",)}
-        found = answers(LocalHost(), {"word": ("echo", "a")}, tools=tools, kept=f"{tmp_path}/work/versions")
+        found = answers(LocalHost(), {"word": ("echo", "a")}, kept=tools, file=f"{tmp_path}/work/versions")
         return found, len((tmp_path / "asked").read_text())
 
     first, asked = ask()

@@ -89,8 +89,9 @@ TOOLS = {
     "bpftool": ("bpftool", "version"),
 }
 
+_OF_A_BOOT = ("kernel", "kernel_build", "machine", "cpus", "command_line")
 LAB: dict[str, tuple[str, ...]] = {
-    **MACHINE,
+    **{name: argv for name, argv in MACHINE.items() if name not in _OF_A_BOOT},
     **MOMENT,
     "memory": ("grep", "-E", "MemTotal|HugePages_Total", "/proc/meminfo"),
     "driver": ("ethtool", "-i", "{interface}"),
@@ -100,14 +101,15 @@ LAB: dict[str, tuple[str, ...]] = {
 """For both hosts of a lab, asked before each run; ``{interface}`` is the host's end of the link. What can change
 meanwhile is read around each window (`xdplab.counters.settings`)."""
 
-LAB_TOOLS: dict[str, tuple[str, ...]] = {
+LAB_KEPT: dict[str, tuple[str, ...]] = {
+    **{name: MACHINE[name] for name in _OF_A_BOOT},
     **{name: argv for name, argv in TOOLS.items() if name not in LAB},
     "perf": ("perf", "--version"),
     "sysstat": ("sar", "-V"),
     "ethtool": ("ethtool", "--version"),
 }
-"""Programs of both hosts of a lab. Starting them takes most of the time of all questions, so `_KEPT` keeps their
-answers in the lab."""
+"""What both hosts of a lab are, and their programs. To ask for it takes most of the time of all questions, so `_KEPT`
+keeps the answers in the lab."""
 
 _SEPARATOR = "\x1e"
 # One that hangs costs its own answer; the others are there.
@@ -126,16 +128,17 @@ PACKAGES = (
     "/lib/apk/db/installed",
     "/var/lib/pacman/local",
 )
+BOOT = "/proc/version /proc/sys/kernel/random/boot_id /sys/devices/system/cpu/online"
 # What a program says of itself depends on its file (path, device, inode, size, time of change), and if that is a
-# wrapper, on the installed packages and the kernel.
+# wrapper, on the installed packages and the kernel; what it says of the machine, on the boot and the CPUs in use.
 _KEPT = """
 set -f
 kept=$1; shift
 for tool; do file=$(command -v "$tool") && set -- "$@" "$file"; shift; done
 for file in {packages}; do [ -e "$file" ] && set -- "$@" "$file"; done
-state=$(echo $(stat -L -c '%n %d %i %s %Z' "$@" || echo unknown $$) $(cat /proc/version) $(($(date +%s) / {kept_s})))
+state=$(echo $(stat -L -c '%n %d %i %s %Z' "$@" || echo unknown $$) $(cat {boot}) $(($(date +%s) / {kept_s})))
 if [ "$(head -n 1 "$kept" 2>/dev/null)" = "$state" ]; then tail -n +2 "$kept"; else
-    said=$(versions); printf %s "$said"
+    said=$(kept); printf %s "$said"
     mkdir -p "${{kept%/*}}" && printf '%s\\n%s' "$state" "$said" >"$kept.$$" && mv "$kept.$$" "$kept"
 fi 2>/dev/null
 """
@@ -148,19 +151,19 @@ def answers(
     host: Host,
     questions: Mapping[str, tuple[str, ...]],
     *,
-    tools: Mapping[str, tuple[str, ...]] | None = None,
-    kept: str = "",
+    kept: Mapping[str, tuple[str, ...]] | None = None,
+    file: str = "",
     deadline_s: float = _ANSWER_S,
 ) -> Answers:
     """Ask a host everything in one command; each answer is a ``value``, or ``absent`` with the last message.
 
-    ``tools``: programs whose answers stay in the host's file ``kept`` until one of the programs changes.
+    ``kept``: questions whose answers stay in the host's ``file`` until their programs, the boot or the CPUs change.
     """
     script = _SCRIPT.format(most_s=deadline_s / _MOST_HANGING) + _calls(questions)
-    if tools:
-        script += f"versions() {{\n{_calls(tools)}}}\n{_KEPT.format(packages=' '.join(PACKAGES), kept_s=KEPT_S)}"
-        questions = {**questions, **tools}
-    argv = ["sh", "-c", script, "sh", kept, *(argv[0] for argv in (tools or {}).values())]
+    if kept:
+        script += f"kept() {{\n{_calls(kept)}}}\n{_KEPT.format(packages=' '.join(PACKAGES), boot=BOOT, kept_s=KEPT_S)}"
+        questions = {**questions, **kept}
+    argv = ["sh", "-c", script, "sh", file, *{argv[0]: None for argv in (kept or {}).values()}]
     output = host.run(argv, deadline_s=deadline_s, check=False).text
     answered: Answers = {}
     for part in output.split(_SEPARATOR)[:-1]:
@@ -207,7 +210,7 @@ def host_states(lab: Lab, when: When = "before") -> dict[str, Any]:
 
 def _state(lab: Lab, host: Host, interface: str) -> dict[str, Any]:
     questions = {name: tuple(word.format(interface=interface) for word in argv) for name, argv in LAB.items()}
-    return dict(answers(host, questions, tools=LAB_TOOLS, kept=f"{lab.work_dir(host)}/versions-{host.name}"))
+    return dict(answers(host, questions, kept=LAB_KEPT, file=f"{lab.work_dir(host)}/kept-{host.name}"))
 
 
 class PlaceDescription(Protocol):
