@@ -10,7 +10,7 @@ from xdplab.run.state import AnyTrial, Attempt, RunState
 from xdplab.text import visible
 
 
-class Bar(PlainObserver):
+class BarObserver(PlainObserver):
     """A bar with the remaining time; only trials that failed, or are invalid, get a line."""
 
     def __init__(self) -> None:

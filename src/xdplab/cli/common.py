@@ -302,7 +302,7 @@ def observer_of(as_json: bool) -> Observer:
     collecting: Observer | None = context.meta.get(SCRIPT) if context else None
     if collecting or as_json:
         return collecting or progress.silent()
-    return bar.Bar() if screen.is_terminal() else progress.PlainObserver(echo)
+    return bar.BarObserver() if screen.is_terminal() else progress.PlainObserver(echo)
 
 
 def print_json(content: Any, cases: Iterable[KtapCase] = ()) -> None:
