@@ -103,7 +103,11 @@ def test_the_progress_of_a_run_is_kept_when_it_has_ended_until_its_journal_chang
     )
     progress = kept.progress_of(run)
     assert (kept.progress_of(run), progress.ended, len(read)) == (progress, "complete", 1)
+    again = open_run(run.path).directory.journal
+    assert vars(again.checked) == vars(run.journal.checked), "no line is checked again"
     run.record("planned", trials=["more-r1"], blocks=[0])
+    assert again.count("planned") == run.journal.count("planned") == 2
+    assert open_run(run.path).directory.journal.checked.lines == 1, "only the first line was read"
     assert [kept.progress_of(run).owed for _ in range(2)] == [progress.owed + 1] * 2
     assert len(read) == 3, "a run that goes on is read each time"
 

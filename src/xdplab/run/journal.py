@@ -207,7 +207,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._checked = CheckedLines()
+        self.checked = CheckedLines()
 
     def append(self, event: str, *, wait: bool = True, **facts: Any) -> None:
         """Write one line ``{"event", "time", …}`` and wait until it is on disk. Raises ResultsError (full disk).
@@ -250,7 +250,7 @@ class Journal:
             self._cut(data.rfind(b"\n") + 1)
 
     def events(self, *kinds: str) -> Iterator[dict[str, Any]]:
-        """Yield every whole line, or those of these ``kinds``. Each line is checked when it is first read.
+        """Yield every whole line, or those of these ``kinds``. Each line that was not ``checked`` is when it is read.
 
         Raises ResultsError for a line that is not an event.
         """
@@ -265,30 +265,30 @@ class Journal:
     def count(self, kind: str) -> int:
         """Return how many whole lines are of this kind."""
         self._check()
-        return self._checked.counts[kind]
+        return self.checked.counts[kind]
 
     def last(self) -> dict[str, Any] | None:
         """Return the last event; None if there is none."""
         self._check()
-        return self._checked.last
+        return self.checked.last
 
     def _check(self) -> None:
         """Check the lines that are new."""
-        if not self.path.exists() or self.path.stat().st_size != self._checked.size:
+        if not self.path.exists() or self.path.stat().st_size != self.checked.size:
             deque(self._lines(), maxlen=0)
 
     def _lines(self) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
         """Yield every whole line; with its event, if this is the first reading of it."""
         try:
             with self.path.open("rb") as file:
-                if os.fstat(file.fileno()).st_size < self._checked.size:
-                    self._checked = CheckedLines()  # another journal took its place
+                if os.fstat(file.fileno()).st_size < self.checked.size:
+                    self.checked = CheckedLines()  # another journal took its place
                 end = 0
                 for line in file:
                     if not line.endswith(b"\n"):
                         return
                     with _READS:
-                        event = self._taken(line) if end == self._checked.size else None
+                        event = self._taken(line) if end == self.checked.size else None
                     end += len(line)
                     yield line, event
         except FileNotFoundError:
@@ -296,9 +296,9 @@ class Journal:
 
     def _taken(self, line: bytes) -> dict[str, Any]:
         try:
-            return self._checked.take(line)
+            return self.checked.take(line)
         except NotAnEventError as error:
             raise ResultsError(
-                f"{self.path}: line {self._checked.lines + 1} is not an event: {error}",
+                f"{self.path}: line {self.checked.lines + 1} is not an event: {error}",
                 remedy="the journal was edited or damaged: put it back, or import the run again",
             ) from None

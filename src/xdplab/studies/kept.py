@@ -9,6 +9,7 @@ fast.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -20,6 +21,7 @@ from xdplab.figures.outcome import Drawn
 from xdplab.lazy import lazy
 from xdplab.resources import newest
 from xdplab.run.disk import write_whole
+from xdplab.run.journal import CheckedLines
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.kinds import open_run
 
@@ -39,7 +41,7 @@ INPUTS = (".jsonl", ".json", ".yaml", ".parquet")
 """Ends of the files of a run's folder, not below it, from which the rest is made."""
 FINDINGS = "audit.json"
 """Is made of them, too."""
-FIGURES, RAW, PROGRESS = "figures.json", "raw.json", "progress.json"
+FIGURES, RAW, PROGRESS, JOURNAL = "figures.json", "raw.json", "progress.json", "journal.json"
 
 
 def made_from(run: RunDirectory) -> list[Any]:
@@ -134,7 +136,18 @@ def progress_of(run: RunDirectory) -> Progress:
     progress = replace(listing.read_progress(run), measured_with=environment.summary(run))
     if progress.ended is not None:
         keep(run, PROGRESS, vars(progress), source)
+        checked = run.journal.checked
+        keep(run, JOURNAL, vars(checked) | {"planned": sorted(checked.planned)}, source)
     return progress
+
+
+def recall_journal(run: RunDirectory) -> None:
+    """Let a run's journal be as it was when `progress_of` read it, which checks each line: to do so again takes a
+    minute of a million trials. Of a journal that has changed since nothing is known."""
+    if held := read(run, JOURNAL, [*made_from(run)[:2], states([run.journal.path])]):
+        with suppress(LookupError, TypeError):
+            sets = {"counts": Counter(held["counts"]), "planned": set(held["planned"])}
+            run.journal.checked = CheckedLines(**held | sets)
 
 
 def known_run(run: RunDirectory) -> KnownRun:

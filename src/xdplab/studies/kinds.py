@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from xdplab.errors import ResultsError
+from xdplab.lazy import lazy
 from xdplab.run.rundir import RunDirectory
 from xdplab.trust import read_source
 from xdplab.yaml_file import read_yaml
 
 if TYPE_CHECKING:
+    from xdplab.studies import kept
     from xdplab.studies.kind import Kind, Run
+else:
+    kept = lazy("xdplab.studies.kept")
 
 STUDIES = ("verifier", "execution", "loading", "jit", "offload", "outage", "neighbour", "cost")
 MODULES = {
@@ -53,6 +57,7 @@ def name_of(directory: RunDirectory) -> str:
 def open_run(path: Path) -> Run[Any]:
     """Open a run of any kind. Raises ResultsError if ``path`` is not a run."""
     directory = RunDirectory.open(path)
+    kept.recall_journal(directory)
     kind = kind_named(name_of(directory))
     return kind.run(directory)
 
