@@ -5,6 +5,7 @@ first, so that no process is left with it at the end.
 """
 
 import functools
+import gc
 import os
 import re
 import signal
@@ -18,6 +19,14 @@ ALONE = re.compile(r"pytest\.mark\.(guest|machine)\b")
 # A shell without job control makes its background processes ignore Ctrl-C, and children inherit that; but the programs
 # under test must receive it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+gc.disable()  # what is imported and collected stays; to look through it again and again took a tenth of the CPU time
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    gc.enable()
+    gc.freeze()
 
 
 LONGEST = (

@@ -6,13 +6,15 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-import jsonschema  # type: ignore[import-untyped]  # nbformat brings it
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from xdplab.cli import VERBS, cli, pages
+from xdplab.lazy import lazy
 from xdplab.plan import load_plan
+
+jsonschema = lazy("jsonschema")  # nbformat brings it; it takes a second, of each process that collects tests
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])

@@ -1,5 +1,6 @@
 """The drawing has every mark of the table, nothing is clipped or overlaps, and no state is left behind."""
 
+import functools
 import hashlib
 from collections.abc import Iterable, Sequence
 from itertools import combinations, pairwise
@@ -30,6 +31,13 @@ from xdplab.figures.styles import FORMATS, STYLES
 BUSY = {"mode": synthetic.MODES, "queues": (1, 2), "accesses": (0, 1, 100, 400, 1600, 12800)}
 
 
+NAMES = (
+    *("throughput", "service_time", "access_cost", "programs", "latency", "evenness", "baseline", "counters"),
+    "alone",
+)
+
+
+@functools.cache
 def views() -> dict[str, View]:
     split = synthetic.run(arrangement="split", workload="chase", vary=BUSY)
     bad = (split["mode"] == "generic") & (split["accesses"] == 400)
@@ -55,9 +63,6 @@ def views() -> dict[str, View]:
     }
 
 
-VIEWS = views()
-
-
 def seen(sheet: Figure) -> list[Text]:
     return paper.visible_texts(sheet, [ax for ax in sheet.axes if ax.get_visible()])
 
@@ -67,11 +72,11 @@ def seen(sheet: Figure) -> list[Text]:
     [
         pytest.param(name, style, marks=[pytest.mark.thorough] * (name != "throughput" and style != "paper-1col"))
         for style in STYLES
-        for name in VIEWS
+        for name in NAMES
     ],
 )
 def test_texts_are_on_the_page_readable_and_apart(name: str, style: str) -> None:
-    sheet = sheet_of(draw(VIEWS[name], style))
+    sheet = sheet_of(draw(views()[name], style))
     sheet.canvas.draw()
     page = sheet.bbox
     assert sheet.get_figwidth() == STYLES[style].width_in
@@ -91,19 +96,19 @@ def test_texts_are_on_the_page_readable_and_apart(name: str, style: str) -> None
 
 @pytest.mark.parametrize("name", ["throughput", "evenness", "programs"])
 def test_every_mark_is_drawn_at_its_value(name: str) -> None:
-    axes = np.atleast_1d(np.asarray(draw(VIEWS[name]), dtype=object))
+    axes = np.atleast_1d(np.asarray(draw(views()[name]), dtype=object))
     drawn: list[float] = []
     for ax in axes.flat:
         drawn += [float(patch.get_height()) for patch in ax.patches]
         drawn += [
             float(y) for line in ax.lines if line.get_marker() not in ("None", None, "_") for y in line.get_ydata()
         ]
-    missing = [value for value in VIEWS[name].marks["value"] if not any(np.isclose(value, y) for y in drawn)]
+    missing = [value for value in views()[name].marks["value"] if not any(np.isclose(value, y) for y in drawn)]
     assert missing == []
 
 
 def test_invalid_and_limited_marks_look_different_and_the_legend_says_so() -> None:
-    sheet = sheet_of(draw(VIEWS["throughput"]))
+    sheet = sheet_of(draw(views()["throughput"]))
     words = {text.get_text() for text in sheet.legends[0].get_texts()}
     assert {"invalid", "generator-limited"} <= words
     markers = {line.get_marker() for ax in sheet.axes for line in ax.lines}
@@ -164,7 +169,7 @@ def test_an_empty_table_is_refused() -> None:
     with pytest.raises(NotApplicableError):
         draw(View(marks_frame([]), LOOK))
     with pytest.raises(FigureError, match="unknown style 'poster' \\(one of paper-1col"):
-        draw(VIEWS["alone"], "poster")
+        draw(views()["alone"], "poster")
 
 
 def test_nothing_global_changes() -> None:
@@ -205,7 +210,7 @@ def test_equal_marks_give_equal_bytes_with_their_provenance(tmp_path: Path) -> N
 @pytest.mark.parametrize("reader", [{}, {"figure.constrained_layout.use": True}, {"figure.autolayout": True}])
 def test_a_file_is_drawn_once(monkeypatch: pytest.MonkeyPatch, reader: dict[str, bool]) -> None:
     with mpl.rc_context(reader):
-        axes = draw(VIEWS["alone"])
+        axes = draw(views()["alone"])
     sheet, drawn, draw_sheet = sheet_of(axes), list[str](), Figure.draw
     monkeypatch.setattr(Figure, "draw", lambda self, renderer: drawn.append("once") or draw_sheet(self, renderer))
     for suffix in FORMATS:
@@ -217,11 +222,11 @@ def test_a_file_is_drawn_once(monkeypatch: pytest.MonkeyPatch, reader: dict[str,
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match=r"file/t\.svg cannot be written"):
-        save(VIEWS["alone"], "t", FigureFiles(tmp_path / "file"))
+        save(views()["alone"], "t", FigureFiles(tmp_path / "file"))
 
 
 def test_tick_labels_run_from_left_to_right() -> None:
-    sheet = sheet_of(draw(VIEWS["throughput"]))
+    sheet = sheet_of(draw(views()["throughput"]))
     for ax in sheet.axes:
         shown = [label for label in ax.get_xticklabels() if label.get_text()]
         boxes = [label.get_window_extent() for label in shown]

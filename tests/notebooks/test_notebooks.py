@@ -9,12 +9,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from xdplab import labs
+from xdplab.lazy import lazy
 
+nbclient, nbformat = lazy("nbclient"), lazy("nbformat")  # they take seconds, of each process that collects tests
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 USER = 31337
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -88,7 +88,7 @@ def test_counts_and_times_of_two_programs_stand_beside_each_other(tmp_path: Path
     labs.up("netns")
     try:
         place = {"metadata": {"path": str(folder)}}
-        NotebookClient(notebook, timeout=240, kernel_name="python3", resources=place).execute()
+        nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3", resources=place).execute()
     finally:
         labs.down("netns")
     shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
@@ -108,7 +108,7 @@ READERS = ("00_tour", "02_what_limits_a_rate", "04_latency", "08_hardware")
 def test_a_notebook_without_a_lab_runs(name: str) -> None:
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     place = {"metadata": {"path": str(NOTEBOOKS)}}
-    NotebookClient(notebook, timeout=240, kernel_name="python3", resources=place).execute()
+    nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3", resources=place).execute()
     shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert name == "08_hardware" or any("image/png" in output.get("data", {}) for output in shown)
 
@@ -120,7 +120,7 @@ def test_the_thesis_notebook_runs_on_made_up_logs_and_says_so(tmp_path: Path, mo
     monkeypatch.setenv("XDPLAB_RESULTS", str(tmp_path))
     notebook = nbformat.read(NOTEBOOKS / "05_thesis_figures.ipynb", as_version=4)
     place = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, timeout=240, kernel_name="python3", resources=place).execute()
+    nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3", resources=place).execute()
     shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     text = "\n".join(output.get("text", "") for output in shown)
     assert "the logs below are made up, and their numbers are not the thesis'" in text

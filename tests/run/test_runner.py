@@ -1,14 +1,10 @@
 """The loop keeps measured trials, owes the others, and never counts a trial twice."""
 
 import io
-import os
 import random
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Sequence
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -240,33 +236,31 @@ def test_a_released_trial_is_not_owed_and_one_with_an_attempt_stays(run: RunDire
     assert state.total == len(TRIALS) - 1
 
 
-CHILD = """
-import pathlib, sys, time
-sys.path.insert(0, sys.argv[2])
-from tests.run.test_runner import *
 class Slow(Recorder):
-    def measure(self, trial, raw, facts):
+    def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
         super().measure(trial, raw, facts)
         time.sleep(0.004)
-run = RunDirectory.open(pathlib.Path(sys.argv[1]))
-with run.writer():
-    go(run, Slow())
-"""
+
+
+def go_slowly(path: Path) -> None:
+    run = RunDirectory.open(path)
+    with run.writer():
+        go(run, Slow())
 
 
 def test_ten_kills_at_random_moments_lose_and_double_nothing(run: RunDirectory) -> None:
     rng = random.Random(7)
-    argv = [sys.executable, "-c", textwrap.dedent(CHILD), str(run.path), str(Path(__file__).parents[2])]
     for _ in range(10):
-        child = subprocess.Popen(argv)
-        deadline = time.monotonic() + 20
+        child = get_context("fork").Process(target=go_slowly, args=(run.path,))
         before = run.journal.path.stat().st_size
-        while run.journal.path.stat().st_size == before and time.monotonic() < deadline and child.poll() is None:
+        child.start()
+        deadline = time.monotonic() + 20
+        while run.journal.path.stat().st_size == before and time.monotonic() < deadline and child.is_alive():
             time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.02))
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-    subprocess.run(argv, check=True, timeout=60)
+        child.kill()
+        child.join()
+    go_slowly(run.path)
     state = read_state(run)
     assert sorted(a.trial_id for a in state.attempts) == sorted(t.trial_id for t in TRIALS)
     assert all((run.raw_dir(a.trial_id, a.attempt) / "out").read_text() == a.trial_id for a in state.attempts)
