@@ -10,7 +10,7 @@ from tests.oracle import derive, expected
 from tests.oracle.__main__ import MOST_BYTES
 from tests.oracle.kinds import RECORDED
 
-LONG = ("thesis", "import", "ports", "afxdp", "shared", "windows")
+LONG = ("sample", "thesis", "import", "ports", "afxdp", "shared", "windows")
 """Runs whose tables have the columns of others: live, labs and race."""
 SUBJECTS = [pytest.param(name, marks=pytest.mark.thorough) if name in LONG else name for name in derive.SUBJECTS]
 

@@ -49,12 +49,12 @@ def test_latencies_of_two_directions_are_those_of_both(copy: Path) -> None:
 
 def test_a_page_shows_a_figure_in_every_style(copy: Path, tmp_path: Path) -> None:
     drawn = CliRunner().invoke(
-        cli, ["figures", str(copy), "--gallery", "--only", "throughput", "--out", str(tmp_path / "out")]
+        cli, ["figures", str(copy), "--gallery", "--only", "access_cost", "--out", str(tmp_path / "out")]
     )
     assert drawn.exit_code == 0, drawn.output
     page = (tmp_path / "out" / "gallery.html").read_text()
     images = re.findall(r'<img src="([^"]+)"', page)
-    assert images == [f"{style}/throughput.svg" for style in STYLES]
+    assert images == [f"{style}/access_cost.svg" for style in STYLES]
     assert all((tmp_path / "out" / image).is_file() for image in images)
 
 

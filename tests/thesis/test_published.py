@@ -135,7 +135,7 @@ def test_a_published_panel_without_a_value_is_named_below_the_page(made: pd.Data
     assert "disponíveis: 4 filas" in " ".join(published_view(source, figure_named("18"), "pt").look.words.caption)
 
 
-@pytest.mark.parametrize("language", ["en", "pt"])
+@pytest.mark.parametrize("language", [pytest.param("en", marks=pytest.mark.thorough), "pt"])
 def test_words_below_an_axis_do_not_touch_and_legends_end_on_the_page(made: pd.DataFrame, language: Language) -> None:
     """Ten access counts below each of four panels need smaller words than the printed ones."""
     source = source_of(made)
