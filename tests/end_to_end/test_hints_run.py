@@ -30,9 +30,10 @@ FUNCTIONS += [{"file": "own.bpf.c", "function": "plain", "action": "drop"}]
 
 BLOCKS = [
     {
-        "points": {"mode": ["native", "generic"], "program": FUNCTIONS},
+        "points": {"mode": "native", "program": FUNCTIONS},
         "traffic": {"load": "20kpps", "engine": ["live", "afxdp"]},
     },
+    {"points": {"mode": "generic", "program": FUNCTIONS}, "traffic": {"load": "20kpps"}},
     {
         "points": {"mode": "native", "workload": ["rx_hash", "rx_vlan_tag"], "accesses": [0, 100]},
         "traffic": {"engine": "afxdp"},

@@ -24,9 +24,9 @@ from xdplab.studies.traffic.trials import attempt_rows
 pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 MODES = """
-  - points: {mode: [native, generic], workload: [array, chase], accesses: [0, 1600], working_set_bytes: 4096}
+  - points: {mode: [native, generic, af_xdp], workload: array, accesses: [0, 1600], working_set_bytes: 4096}
     passes: [rate, bpf_stats, perf]
-  - points: {mode: af_xdp, workload: array, accesses: [0, 1600], working_set_bytes: 4096}
+  - points: {mode: native, workload: chase, accesses: [0, 1600], working_set_bytes: 4096}
     passes: [rate, bpf_stats, perf]
   - points: {mode: [native, generic, af_xdp], queues: [4], workload: packet, op: write, accesses: 60, frame_bytes: 512}
     traffic: {engine: afxdp, load: 20kpps, stamp: all}
@@ -67,7 +67,7 @@ def test_every_point_has_a_verdict(trials: pd.DataFrame) -> None:
 def test_an_independent_recomputation_agrees_in_each_column(modes: Path, valid: pd.DataFrame) -> None:
     assert [line for lines in recomputed.differences(modes).values() for line in lines] == []
     assert valid["program_run_ns"].count() >= 6
-    assert valid["perf_packets"].count() >= 10
+    assert valid["perf_packets"].count() >= 8
 
 
 def test_tg_and_dut_count_the_same_frames(valid: pd.DataFrame) -> None:

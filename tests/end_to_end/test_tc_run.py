@@ -13,12 +13,12 @@ from xdplab.labs import Lab
 pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 MODES = """
-  - points: {mode: [tcx, tc], workload: [packet, lookup], op: write, accesses: 60}
+  - points: {mode: [tcx, tc], workload: lookup, op: write, accesses: 60}
     passes: [rate, bpf_stats]
-  - points: {mode: [tcx, tc], workload: packet, op: write, accesses: 300, frame_bytes: 9216}
+  - points: {mode: tcx, workload: packet, op: write, accesses: 300, frame_bytes: 9216}
     traffic: {engine: afxdp, load: 2kpps}
   - points: {mode: [tcx, tc]}
-    traffic: {load: 10kpps, directions: [one, both]}
+    traffic: {load: 10kpps, directions: both}
   - points: {mode: [tcx, tc], program: [{file: back.bpf.c, section: tc}, {file: drop.bpf.c, section: tc, action: drop}]}
     traffic: {load: 10kpps}
 """

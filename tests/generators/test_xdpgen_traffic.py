@@ -187,16 +187,16 @@ def took_s(burst: Callable[[], Burst]) -> tuple[float, Burst]:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_burst_ends_when_all_of_it_is_seen_to_be_back(traffic_bench: Bench, engine: str) -> None:
     """--settle is a maximum: the time is used up only if frames are missing, which may be late or lost."""
-    with traffic_bench.generator(engine, settle_s=2.0, rate_pps=20_000.0) as generator:
+    with traffic_bench.generator(engine, settle_s=1.0, rate_pps=20_000.0) as generator:
         generator.start()
         with traffic_bench.dut("reflect"):
             seconds, burst = took_s(lambda: generator.burst("back", 0.1))
         assert (burst.summary.lost_packets, burst.summary.tx_packets) == (0, 2000)
-        assert seconds < 2.0
+        assert seconds < 1.0
         with traffic_bench.dut("drop"):
             seconds, burst = took_s(lambda: generator.burst("missing", 0.1))
         assert burst.summary.lost_packets == burst.summary.tx_packets
-        assert seconds > 2.0
+        assert seconds > 1.0
 
 
 SLOW_KERNEL = r"""
@@ -308,7 +308,7 @@ def test_a_burst_has_four_intervals_and_its_cpu_time(traffic_bench: Bench, one_b
 def test_a_sender_that_is_stopped_says_how_long(traffic_bench: Bench) -> None:
     """SIGSTOP for 0.3 s of a window: the sender stands still for as long."""
     lab = traffic_bench.lab
-    argv = [traffic_bench.xdpgen, "--interface", lab.tg_interface, "--bursts", "long:3", "--fifo", str(FIFO)]
+    argv = [traffic_bench.xdpgen, "--interface", lab.tg_interface, "--bursts", "long:2", "--fifo", str(FIFO)]
     with traffic_bench.dut("reflect"):
         process = lab.tg.start(["sh", "-c", 'echo $$; exec "$@"', "sh", *argv], deadline_s=30.0)
         pid = process.read_line(5.0)
@@ -317,7 +317,7 @@ def test_a_sender_that_is_stopped_says_how_long(traffic_bench: Bench) -> None:
         lab.tg.run(["sh", "-c", "kill -STOP $1; sleep 0.3; kill -CONT $1", "sh", str(pid)])
         result = process.wait(20.0)
     summary = parse_output(result.stdout.split(b"\n", 1)[1]).bursts[0].summary
-    assert 200e6 < (summary.tx_pause_max_ns or 0) < 2.9e9
+    assert 200e6 < (summary.tx_pause_max_ns or 0) < 1.9e9
     assert (summary.tx_paused_ns or 0) >= (summary.tx_pause_max_ns or 0)
 
 

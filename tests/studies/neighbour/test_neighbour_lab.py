@@ -6,14 +6,15 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from tests.available import or_skip
-from tests.end_to_end.conftest import attached, xdplab
+from tests.end_to_end.conftest import attached
 
 from xdplab import labs
 from xdplab.run.frames import why_null
-from xdplab.studies.neighbour.points import ARMS, NONE
+from xdplab.run.progress import silent
+from xdplab.studies.neighbour.points import ARMS, NONE, NeighbourRequest
+from xdplab.studies.neighbour.runs import STUDY
 from xdplab.studies.neighbour.tcp import DUT_ADDRESS, TG_ADDRESS, require_tool
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
@@ -37,14 +38,18 @@ def lab() -> Iterator[labs.Lab]:
         labs.down(name)
 
 
-def test_tcp_passes_or_the_reason_is_there_and_the_ports_are_as_before(lab: labs.Lab, tmp_path: Path) -> None:
+def test_tcp_passes_or_the_reason_is_there_and_the_ports_are_as_before(
+    lab: labs.Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xdplab.studies.neighbour.tcp.CONNECT_MS", 300)
     (tmp_path / "drop.bpf.c").write_text(DROP)
-    options = ["--place", lab.name, "--repetitions", "1", "--seconds", "1", "--file", "drop.bpf.c", "--out", "runs"]
-    done = xdplab("study", "neighbour", *options, cwd=tmp_path)
-    rows = pd.read_parquet(next(tmp_path.glob("runs/*/neighbour.parquet"))).set_index("arm")
+    request = NeighbourRequest(places=(lab.name,), repetitions=1, seconds=1, file=str(tmp_path / "drop.bpf.c"))
+    run = STUDY.start(request, tmp_path)
+    run.measure(silent())
+    rows = run.rows().set_index("arm")
     assert list(rows.index) == [*ARMS]
     through, yours = rows.iloc[:4], rows.iloc[4:]
-    assert through["throughput_bps"].gt(1e7).all(), done.stdout
+    assert through["throughput_bps"].gt(1e7).all(), rows["throughput_bps"]
     assert through["cpu_s"].gt(0).all()
     assert through["rtt_us"].between(1, 1e6).all()
     assert list(through["mode_obtained"].dropna()) == ["native", "generic", "tcx"]
