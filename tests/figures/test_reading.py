@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from xdplab import analysis, figures
+from xdplab.figures import catalogue
 from xdplab.figures.album import draw_all
 from xdplab.figures.catalogue import OF_ONE_TRIAL, READ, REASONS, narrowed, read_narrowed
 from xdplab.figures.factors import FACTORS, FigureFiles, _combined, free_factors, label_order, levels
@@ -50,7 +51,12 @@ def test_a_figure_of_the_narrow_table_is_that_of_the_whole(tmp_path: Path, monke
     assert {name for name in made if made[name] != expected[name]} == set()
 
 
-def test_a_file_is_read_as_its_table_is_narrowed(sample: pd.DataFrame) -> None:
+@pytest.mark.parametrize("cells", [catalogue.MOST_CELLS, 1])
+def test_a_file_is_read_as_its_table_is_narrowed(
+    sample: pd.DataFrame, monkeypatch: pytest.MonkeyPatch, cells: int
+) -> None:
+    """At once, and column by column."""
+    monkeypatch.setattr(catalogue, "MOST_CELLS", cells)
     read = read_narrowed(SAMPLE)
     pd.testing.assert_frame_equal(read, narrowed(sample))
     pd.testing.assert_frame_equal(narrowed(read), read)

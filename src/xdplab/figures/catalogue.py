@@ -365,10 +365,16 @@ def read_narrowed(path: Path) -> pd.DataFrame:
     """Read a table of trials as `narrowed` leaves it, without ever holding the rest. Raises OSError, ValueError."""
     import pyarrow.parquet as pq
 
-    names = pq.read_schema(path).names
+    names = [name for name in pq.read_schema(path).names if name in READ]
     file = pq.ParquetFile(path, read_dictionary=[name for name in names if name not in OF_ONE_TRIAL], memory_map=True)
-    held = file.read([name for name in names if name in READ])
-    return narrowed(held.to_pandas())
+    count = max(1, MOST_CELLS // max(1, file.metadata.num_rows))
+    columns = [names[first : first + count] for first in range(0, len(names), count)]
+    return pd.concat([narrowed(file.read(some).to_pandas()) for some in columns], axis=1)
+
+
+MOST_CELLS = 5_000_000
+"""Cells that are read at once: of a million trials all columns, as Arrow and as pandas have them, took three times the
+memory of what is left."""
 
 
 def _is_text(dtype: object) -> bool:
