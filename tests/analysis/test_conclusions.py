@@ -7,10 +7,11 @@ import pytest
 from tests.analysis import synthetic
 from tests.analysis.test_findings import scaled
 
-from xdplab.analysis.conclusions import CHANGING, conclusions, doubt, doubts
+from xdplab.analysis.conclusions import CHANGING, Effect, conclusions, doubt, doubts
 from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.load_rules import DISTURBANCES
+from xdplab.analysis.sentences import Estimate
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 CHASE_NS, NATIVE_NS, GENERIC_NS = synthetic.ACCESS_NS["chase"], 30 + 60 + 170, 30 + 700 + 170
@@ -35,6 +36,13 @@ def test_costs_ratios_and_what_makes_no_difference_are_those_of_the_model() -> N
 def told(text: str, level: str) -> list[float]:
     """Return the numbers that are told of the rate with a level."""
     return numbers(text.partition(f"the rate with {level}")[2] or text.partition(f", with {level}")[2])
+
+
+@pytest.mark.parametrize(("low", "high", "limit"), [(0.98, 1.001, 2), (0.999, 1.03, 3), (0.6, 1.1, 40)])
+def test_what_a_level_does_not_change_is_known_to_the_farther_end_of_its_interval(
+    low: float, high: float, limit: float
+) -> None:
+    assert numbers(Effect("2", "1", Estimate(1.0, low, high)).text.partition("1 ")[2]) == [limit]
 
 
 def test_points_whose_ratios_differ_are_a_range() -> None:

@@ -144,6 +144,8 @@ def test_a_single_n0_begins_every_series_of_its_setting() -> None:
     found = {label: sorted(set(rows["accesses"])) for label, rows in by_series(both)}
     assert [list(ns) for ns in found.values()] == [[0, 1, 100]] * 2
     assert all("chase" in label or "array" in label for label in found)
+    of_chase = synthetic.run(vary={"workload": ["chase"], "accesses": [0]})
+    assert len(with_baselines(synthetic.pd.concat([both, of_chase], ignore_index=True))) == len(both) + len(of_chase)
 
 
 def test_nothing_in_nothing_out() -> None:

@@ -236,6 +236,8 @@ def test_what_was_asked_for_and_is_absent_is_told_with_its_reason() -> None:
         "sar (sysstat's sar, sadf or sadc: not found); heat (no sensor)"
     )
     assert values["host_context_switches"] == 7
+    only = derive({name: data for name, data in files.items() if name.startswith("dut.sar")})
+    assert only["absent_counters"] == "sar (sysstat's sar, sadf or sadc: not found)"
 
 
 def test_nothing_asked_for_is_nothing_absent() -> None:
@@ -244,9 +246,9 @@ def test_nothing_asked_for_is_nothing_absent() -> None:
 
 
 def notes(*packets: int) -> bytes:
-    """Return the sampler's notes of a CPU that is busy for one tick in ten."""
+    """Return the sampler's notes of received packets, ten times as many sent, and a CPU busy for one tick in ten."""
     return "".join(
-        f"{10 + place / 10:.2f} 0.00\n{count}\n{count}\ncpu0 {place} 0 0 {place * 9} 0 0 0 0\n"
+        f"{10 + place / 10:.2f} 0.00\n{count}\n{10 * count}\ncpu0 {place} 0 0 {place * 9} 0 0 0 0\n"
         for place, count in enumerate(packets)
     ).encode()
 
@@ -270,7 +272,7 @@ def test_samples_go_before_the_readings_around_the_window() -> None:
 
 def test_intervals_are_the_traffic_seen_live() -> None:
     rows = intervals(readings_of({"dut.samples.out": notes(0, 0, 5, 9, 13, 13)}))
-    assert [(row.t_s, row.rx_packets) for row in rows] == [(0.1, 5), (0.2, 4), (0.3, 4)]
+    assert [(row.t_s, row.rx_packets, row.tx_packets) for row in rows] == [(0.1, 5, 50), (0.2, 4, 40), (0.3, 4, 40)]
     assert intervals(readings_of()) == []
 
 

@@ -101,6 +101,15 @@ def test_a_hosts_compilers_are_asked_for_their_version_once(
     assert len(asked) == 6
 
 
+def test_another_compiler_builds_anew(small_room: Path, tmp_path: Path):
+    built: set[str] = set()
+    for version in ("12", "13"):
+        host = LocalHost()
+        native._VERSIONS[host] = dict.fromkeys(("make", "cc", "clang"), version)
+        built |= {build_tool(host, "hello", str(tmp_path)), build_workload(host, WORKLOAD, str(tmp_path))}
+    assert len(built) == 4
+
+
 def test_two_builds_at_once_agree(small_room: Path, tmp_path: Path):
     """The second build finds the first one's folder at its target."""
     host, cache = LocalHost(), tmp_path / "cache"

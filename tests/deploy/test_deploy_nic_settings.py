@@ -418,7 +418,7 @@ def test_the_interface_that_the_kernel_makes_again_gets_its_settings(
     card.run(["sh", "-c", "ethtool -L eth7 rx 3"])
     before = snapshot(card, "eth7").values
     held = GuardedPort(card, DpdkPort(PCI, "vfio-pci", 64), state, sysfs=sysfs)
-    held.take()
+    assert [held.take(), held.take()] == [False, False], "the host has not rebooted meanwhile"
     assert not card.run(["ip", "link", "show", "eth7"], check=False).ok
     if way == "the end":
         held.put_back()

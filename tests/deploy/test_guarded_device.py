@@ -32,7 +32,9 @@ def test_a_lost_watchdog_is_replaced_and_what_is_set_then_stays(lab: VethLab, tm
     assert held.take() is False
     host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
     lose(held)
+    lost = held._watchdog
     assert held.take() is False, "the host is the same"
+    assert lost._closing.is_set(), "nothing of it is kept"
     host.run(["ip", "link", "set", "vd0", "mtu", "2000"])
     time.sleep(2)
     held.require()

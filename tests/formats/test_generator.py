@@ -143,9 +143,10 @@ def test_refusal_names_the_line(lines: tuple[dict[str, object], ...], line: int)
         parse_output(text(*lines))
 
 
-def test_bursts_are_counted_by_the_last_line() -> None:
-    with pytest.raises(FormatError, match="1 whole bursts, not 2"):
-        parse_output(text(READY, SUMMARY, HISTOGRAM, DETACHED | {"bursts": 2}))
+@pytest.mark.parametrize(("lines", "bursts"), [((SUMMARY, HISTOGRAM), 2), ((INTERVAL,), 0)])
+def test_bursts_are_counted_by_the_last_line(lines: tuple[dict[str, object], ...], bursts: int) -> None:
+    with pytest.raises(FormatError, match="whole bursts"):
+        parse_output(text(READY, *lines, DETACHED | {"bursts": bursts}))
 
 
 values = st.lists(st.integers(0, 2**36 - 1), min_size=1, max_size=200)

@@ -46,9 +46,12 @@ def test_perf_names_events_as_they_were_asked_for(version: str, switches: list[f
 
 
 def test_perf_skips_comments_and_further_metrics_and_reads_nan() -> None:
-    line = '{"counter-value" : "<not counted>", "unit" : "", "event" : "x", "event-runtime" : 0, "metric-value" : -nan}'
+    line = (
+        '{"counter-value" : "<not counted>", "unit" : "", "event" : "x", "event-runtime" : 0, "pcnt-running" : 1e999, '
+        '"metric-value" : -nan}'
+    )
     (count,) = perf.parse_perf_json(f'# started on …\n\n{line}\n{{"metric-value" : 1.0, "metric-unit" : "GHz"}}\n')
-    assert (count.value, count.reason) == (None, "<not counted>")
+    assert (count.value, count.reason, count.running_percent) == (None, "<not counted>", None)
 
 
 @pytest.mark.parametrize(

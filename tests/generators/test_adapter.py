@@ -3,12 +3,14 @@
 import json
 import time
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.formats.test_generator import READY
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.generators import XDPGEN, Generator, GeneratorSettings, session, xdpgen_argv
+from xdplab.generators import XDPGEN, Generator, GeneratorSettings, Staying, session, xdpgen_argv
 from xdplab.generators.adapter import Capabilities
 from xdplab.generators.moongen import CAPABILITIES as MOONGEN
 from xdplab.generators.testpmd import CAPABILITIES as TESTPMD
@@ -46,8 +48,8 @@ def test_every_setting_becomes_an_option() -> None:
 
 @pytest.mark.parametrize(
     ("line", "fact"),
-    [({"type": "detached", "bursts": 0}, "'ready' line"), (READY, "no line")],
-    ids=["says something else", "falls silent"],
+    [({"type": "detached", "bursts": 0}, "'ready' line"), ({"type": "ready"}, "no field"), (READY, "no line")],
+    ids=["says something else", "says too little", "falls silent"],
 )
 def test_a_generator_that_does_not_answer_as_it_should_is_ended_in_time(
     line: dict[str, object], fact: str, monkeypatch: pytest.MonkeyPatch
@@ -61,6 +63,16 @@ def test_a_generator_that_does_not_answer_as_it_should_is_ended_in_time(
     ):
         _ = generator.start(), generator.burst("measure", 0.1)
     assert time.monotonic() - began < 4.0
+
+
+@pytest.mark.parametrize(("host", "argv", "stays"), [("tg", "a", True), ("tg", "b", False), ("other", "a", False)])
+def test_one_that_stays_is_taken_for_the_same_on_the_same_host(host: str, argv: str, stays: bool) -> None:
+    def one(host: str, argv: str) -> Any:
+        return SimpleNamespace(host=host, argv=(argv,), **dict.fromkeys(("go_on", "stop", "close"), lambda: None))
+
+    staying, first, new = Staying(), one("tg", "a"), one(host, argv)
+    vars(staying).update(_kept=first)
+    assert staying.take(new) is (first if stays else new)
 
 
 def test_several_sizes_are_one_option() -> None:
@@ -105,6 +117,7 @@ def test_queues_reached_follow_from_cpus(
         (GeneratorSettings("afxdp", "vg0").changed(queues=65), "64 queues"),
         (GeneratorSettings("afxdp", "vg0").changed(frame_bytes=9217), "64 to 9216"),
         (GeneratorSettings("live", "vg0").changed(frame_bytes=71, vlan=5), "72 to 3360"),
+        (GeneratorSettings("live", "vg0").changed(imix=(1518, 71), vlan=5), "72 to 3360"),
         (GeneratorSettings("live", "vg0").changed(frame_bytes=87, ip_version=6), "88 to 3360"),
         (GeneratorSettings("live", "vg0").changed(frame_bytes=87, ip_version=6, vlan=5), "88 to 3360"),
     ],

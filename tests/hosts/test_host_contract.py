@@ -124,6 +124,19 @@ def test_input_goes_in_while_output_comes_out(host: Host) -> None:
 
 def test_a_command_that_reads_no_input_ends_all_the_same(host: Host) -> None:
     assert host.run(["true"], stdin=b"x" * 3_000_000).ok
+    process = host.start(["sleep", "8"], deadline_s=20.0)
+    began = time.monotonic()
+    process.feed(b"x" * 9_000_000)  # type: ignore[attr-defined]
+    assert time.monotonic() - began < 4.0
+    process.kill()
+
+
+def test_rows_lack_no_key_that_is_needed(host: Host) -> None:
+    """Another tool of that name ends with 0, too."""
+    printed = host.run(["echo", '[{"a": 1, "b": 2}, {"a": 1}]'])
+    assert len(printed.rows("a")) == 2
+    with pytest.raises(HostError):
+        printed.rows("a", "b")
 
 
 def test_failure_names_host_command_code_and_last_line(host: Host) -> None:

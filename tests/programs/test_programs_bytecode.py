@@ -13,7 +13,7 @@ from xdplab.programs.counting import FRAME_LENGTHS, AccessCounts, require_reflec
 from xdplab.programs.image import Image, Insn
 from xdplab.programs.machine import XDP_LOAD_BYTES, XDP_STORE_BYTES, Interpreter, Map
 from xdplab.programs.proof import count_bytecode
-from xdplab.programs.spec import ACCESSING, FORMS, HINTS, MAP_TYPES, OPS, ProgramSpec
+from xdplab.programs.spec import ACCESSING, FORMS, HINTS, MAP_TYPES, OPS, ProgramSpec, UserProgram
 
 EVERY_N = (0, 1, 32, 33, 1600)
 KINDS = [
@@ -177,6 +177,7 @@ def test_a_frame_that_is_not_swapped_or_changed_elsewhere_is_found_out(end: slic
         ([Insn(LOAD, 0, 10, 8, 0), Insn(EXIT, 0, 0, 0, 0)], "accesses 8 bytes at 0x208 of stack"),
         ([Insn(LOAD, 0, 2, 0, 0), Insn(EXIT, 0, 0, 0, 0)], "no memory at all"),
         ([Insn(0x85, 0, 0, 0, 25), Insn(EXIT, 0, 0, 0, 0)], "does not know BPF helper 25"),
+        ([Insn(0x85, 0, 0, 0, 8), Insn(0x61, 0, 1, 0, 0), Insn(EXIT, 0, 0, 0, 0)], "no memory at all"),  # r1 is lost
         ([Insn(0x05, 0, 0, -1, 0)], "did not end within"),
         ([Insn(0x06, 0, 0, 0, 7)], "jumps out of itself"),
         ([Insn(0xF5, 10, 0, -8, 0)], "does not know the BPF instruction 0xf5 at 0"),
@@ -226,6 +227,15 @@ def test_bytes_that_are_copied_from_a_frame_and_back_leave_what_lies_beside_them
     frame = sample_frame(60)
     run = Interpreter(Image("probe", "xdp.frags", insns, {}, {}, {}), {}).run(frame)
     assert (run.verdict, run.frame) == (7, frame[:20] + frame[:8] + frame[28:])
+
+
+def test_each_variable_has_its_place_in_its_section(cache, tmp_path):
+    (tmp_path / "two.bpf.c").write_text(
+        "const volatile int first = 1, second = 2;\nstatic const volatile int third = 3, fourth = 4;\n"
+        '__attribute__((section("xdp"))) int two(void *ctx) { return 10 * second + fourth - third; }\n'
+    )
+    image = build(UserProgram(str(tmp_path / "two.bpf.c")), cache).image
+    assert Interpreter(image, {}).run(bytes(60)).verdict == 21
 
 
 def test_forms_differ_in_code_and_not_in_count(cache):

@@ -39,6 +39,7 @@ def specs(draw: st.DrawFn) -> ProgramSpec:
         ({"accesses": 1.5}, "accesses: 1.5"),
         ({"working_set_bytes": 1000}, r"working_set_bytes: 1000 is not a power of two.*take 512 or 1024"),
         ({"working_set_bytes": 64}, "working_set_bytes: 64"),
+        ({"working_set_bytes": 1 << 30}, "from 256 to 536870912"),
         ({"workload": "chase", "working_set_bytes": 64}, "working_set_bytes: 64 is not a whole number from 128"),
         ({"workload": "packet", "working_set_bytes": 4096}, "working_set_bytes: workload packet has none"),
         ({"workload": "lookup", "working_set_bytes": 1001}, "working_set_bytes: 1001 is no multiple"),
@@ -57,6 +58,11 @@ def specs(draw: st.DrawFn) -> ProgramSpec:
 def test_nonsense_is_refused_by_the_name_of_its_field(fields, words):
     with pytest.raises(PlanError, match=words):
         ProgramSpec(**fields)
+
+
+@pytest.mark.parametrize(("workload", "size"), [("array", 256), ("chase", 128), ("array", 1 << 29)])
+def test_a_working_set_may_be_as_small_and_as_large_as_the_refusals_say(workload, size):
+    assert ProgramSpec(workload, working_set_bytes=size).working_set_bytes == size
 
 
 def test_a_users_program_needs_its_file_and_a_known_action(tmp_path):

@@ -18,7 +18,7 @@ from tests.attempts import attempt_of
 
 from xdplab.cli import cli
 from xdplab.errors import ResultsError
-from xdplab.run import disk, state
+from xdplab.run import disk, journal, state
 from xdplab.run.disk import LOCK, disk_errors, open_file, replacing
 from xdplab.run.frames import texts
 from xdplab.run.rundir import RunDirectory
@@ -181,6 +181,13 @@ def test_a_second_writer_is_refused(run: RunDirectory) -> None:
         pass
 
 
+def test_room_for_the_next_lines_is_kept_behind_the_last(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[tuple[int, int]] = []
+    monkeypatch.setattr(journal, "allocate", lambda file, start, length: kept.append((start, length)))
+    run.journal.reserve()
+    assert kept == [(run.journal.path.stat().st_size, journal.RESERVE)]
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this machine has no /dev/full")
 def test_a_full_disk_is_said_and_the_journal_stays_whole(run: RunDirectory) -> None:
     run.journal.path = Path("/dev/full")
@@ -301,7 +308,7 @@ def test_no_file_of_a_run_is_opened_through_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "x"
 
 
-def test_a_run_with_links_is_not_written(tmp_path: Path) -> None:
+def test_a_run_with_links_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The raw folder of a stranger's run may be a link: a removal would follow it."""
     victim = tmp_path / "victim" / "1"
     victim.mkdir(parents=True)
@@ -316,6 +323,10 @@ def test_a_run_with_links_is_not_written(tmp_path: Path) -> None:
     for trial in ("..", "../../victim", "a/b"):
         with pytest.raises(ResultsError, match="cannot be the name of a folder"), run.attempt(trial, 1):
             pass
+    assert run.outputs == run.path
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)  # another user's run: what the link names would be read
+    with pytest.raises(ResultsError, match="is a symbolic link"):
+        _ = run.outputs
     assert (victim / "precious").read_text() == "x"
 
 

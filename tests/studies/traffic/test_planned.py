@@ -118,6 +118,14 @@ def test_a_users_program_travels_with_all_that_it_consists_of(tmp_path: Path, la
         assert [str(path) for path in read] == [point.program.file, *point.program.sources]
 
 
+def test_all_programs_of_a_block_travel(tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.bpf.c" for name in "ab"]
+    for file in files:
+        file.write_text(f"int {file.name[0]};")
+    run = begun(tmp_path / "out", plan_of({"points": {"program": [{"file": str(file)} for file in files]}}))
+    assert str(tmp_path) not in (run.path / "plan.yaml").read_text()
+
+
 def test_headers_that_only_the_environment_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "inc").mkdir()
     (tmp_path / "inc/a.h").write_text("")

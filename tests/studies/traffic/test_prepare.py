@@ -61,11 +61,11 @@ def test_a_connection_that_is_lost_after_the_last_trial_is_made_again(monkeypatc
 def test_a_file_that_is_not_the_plans_is_not_measured(tmp_path: Path) -> None:
     """A worker on another machine reads its own file at the path that the run has its copy at."""
     file = tmp_path / "mine.bpf.c"
-    file.write_text("int x;")
+    file.write_text(f"{' ' * 9000}int x;")
     plan = {"name": "u", "blocks": [{"points": {"program": {"file": str(file)}}}]}
     (point,) = points_of(parse_plan(plan), "shared")
     require_content(point.program)
-    file.write_text("int y;")
+    file.write_text(f"{' ' * 9000}int y;")
     with pytest.raises(ProgramError, match="is not the file that this plan was made with"):
         require_content(point.program)
 

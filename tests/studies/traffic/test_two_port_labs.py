@@ -8,18 +8,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.doubles.hosts import Played
 from tests.studies.traffic.columns_of import row_of
 
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.generators import BothWays, Generator
-from xdplab.labs.base import Cpus, LinkEnds
+from xdplab.labs.base import Cpus, GeneratorPlace, LinkEnds
 from xdplab.labs.servers.lab import InventoryLab
 from xdplab.labs.uml.lab import UmlLab
 from xdplab.labs.vm.lab import VmLab
 from xdplab.plan import Point, parse_plan, points_of
+from xdplab.studies.traffic import dut, prepare
 from xdplab.studies.traffic.bench import TrialBench
-from xdplab.studies.traffic.dut import KernelSide
+from xdplab.studies.traffic.dut import AfxdpSide, KernelSide
 from xdplab.studies.traffic.sending import sending_cpus, serving_cpus, working_cpus
+from xdplab.studies.traffic.session import TrafficSession, _dpdk_port, endpoints, second_endpoints
 from xdplab.studies.traffic.two_ports import SecondPort, TwoPortSide, require
 from xdplab.studies.trial_facts import HintCounts, TrialFacts
 
@@ -53,6 +56,55 @@ def test_what_a_lab_lacks_for_two_ports_is_named(
 ) -> None:
     with pytest.raises(UnsupportedError, match=words) if words else nullcontext():
         require(lab_with(cpus), second, point_of(directions, queues=2))
+
+
+MOONGEN = GeneratorPlace("moongen", path="/opt/MoonGen", pci="0000:3b:00.1")
+
+
+@pytest.mark.parametrize(
+    ("place", "first", "second", "card"),
+    [
+        (GeneratorPlace(pci=MOONGEN.pci), ["vd0", "vg0"], ["vd1", "vg1"], None),
+        (replace(MOONGEN, pci=None), ["vd0", "vg0"], ["vd1", "vg1"], None),
+        (MOONGEN, ["vd0"], ["vd1"], MOONGEN.pci),
+    ],
+)
+def test_the_ends_of_each_link_begin_with_the_duts_and_dpdk_takes_the_card_of_its_generator_only(
+    place: GeneratorPlace, first: list[str], second: list[str], card: str | None
+) -> None:
+    lab = lab_with(4)
+    vars(lab).update(dut=None, tg=None, dut_interface="vd0", tg_interface="vg0", generator=place)
+    lab.state_dir = lambda host: "/state"
+    assert [end.interface for end in endpoints(lab)] == first
+    assert [end.interface for end in second_endpoints(lab, SECOND.ends)] == second
+    port = _dpdk_port(lab)
+    assert (port and port._port.pci) == card
+
+
+def test_a_generator_works_on_the_cpus_of_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = lab_with(4)
+    vars(lab).update(tg=None, generator=MOONGEN, work_dir=lambda host: "/work")
+    lab.cpus = lambda: Cpus(dut=(0, 4), tg=(2, 6))
+    monkeypatch.setattr(prepare, "installed", lambda *given: given)
+    assert prepare.generator_of(lab) == ("moongen", None, "/work/moongen", MOONGEN, (2, 6))
+
+
+def test_settings_of_a_device_are_those_of_its_point() -> None:
+    session, machine = TrafficSession.__new__(TrafficSession), SimpleNamespace(device="of the point before")
+    vars(session).update(_context=SimpleNamespace(machine=machine), _device_changed=set())
+    assert session._set_device(point_of("back")) == []
+    assert machine.device is None
+    with pytest.raises(UnsupportedError, match="no room"):
+        session._set_device(replace(point_of("back"), device=(("link.mtu", "1000"),)))
+
+
+def test_an_application_whose_sockets_are_bound_otherwise_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    forwarder = SimpleNamespace(ready=SimpleNamespace(bind_obtained="copy"), close=lambda: closed.append("closed"))
+    monkeypatch.setattr(dut, "forward", lambda *_, **__: forwarder)
+    with pytest.raises(HostError, match="bound copy, zerocopy"):
+        AfxdpSide(Played(), Played(), "", SimpleNamespace(bind="zerocopy"))  # type: ignore[arg-type]
+    assert closed
 
 
 def test_answers_of_a_driver_are_those_of_both_ports() -> None:

@@ -79,9 +79,9 @@ def queue_ends(lab: Lab) -> tuple[Endpoint, ...]:
 def _dpdk_port(lab: Lab) -> GuardedPort | None:
     """The TG's end, where it is a PCI device that DPDK takes from the kernel."""
     place = lab.generator
-    if place.pci is None or not place.by_dpdk:
+    if place.card is None:
         return None
-    port = DpdkPort(place.pci, place.driver, place.hugepages)
+    port = DpdkPort(place.card, place.driver, place.hugepages)
     return GuardedPort(lab.tg, port, lab.state_dir(lab.tg))
 
 
