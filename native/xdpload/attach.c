@@ -78,7 +78,7 @@ void refuse_if_taken(const struct options *options, int ifindex) {
     unsigned id = program_that_stays(options, ifindex);
     if (id)
         fail("attach", EBUSY, NULL, "%s already has %s program %u attached; detach it first",
-             options->interface, id == tc_first(ifindex) ? "tc or tcx" : "XDP", id);
+             options->interface, id == tc_first(ifindex) ? "tc, tcx or netkit" : "XDP", id);
 }
 
 // A refused bpf_link does not pass the driver's message to user space, a refused netlink request does.
@@ -139,9 +139,16 @@ void attached(const struct program *program, char *arguments) {
 
 static int make_link(const struct program *program, enum mode mode, int ifindex) {
     LIBBPF_OPTS(bpf_link_create_opts, link_options, .flags = mode_flags[mode]);
-    if (mode == MODE_TCX)
-        return bpf_link_create(program->fd, ifindex, TCX_INGRESS, NULL);
+    if (is_tc(mode))
+        return bpf_link_create(program->fd, ifindex, tc_link_hook(mode), NULL);
     return bpf_link_create(program->fd, ifindex, BPF_XDP, &link_options);
+}
+
+// Kernels that lack a mode refuse it as invalid.
+static const char *since(enum mode mode) {
+    return mode == MODE_TCX      ? " (Linux 6.6 on)"
+           : mode == MODE_NETKIT ? " (Linux 6.7 on, with CONFIG_NETKIT)"
+                                 : "";
 }
 
 void attach_program(const struct program *program, const struct options *options, int ifindex) {
@@ -157,8 +164,8 @@ void attach_program(const struct program *program, const struct options *options
         if (!is_tc(options->mode))
             ask_again_for_words(program, options, ifindex);
         fail("attach", -result, refusal_words(), "%s does not take the program in %s mode%s: %s",
-             options->interface, mode_name(options->mode),
-             options->mode == MODE_TCX && result == -EINVAL ? " (Linux 6.6 on)" : "", error_words(-result));
+             options->interface, mode_name(options->mode), result == -EINVAL ? since(options->mode) : "",
+             error_words(-result));
     }
     if (options->mode != MODE_TC)
         link_fd = result;

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MODES "none|native|generic|offload|tcx|tc"
+#define MODES "none|native|generic|offload|tcx|tc|netkit"
 
 static const char *const mode_names[] = {
-    [MODE_NONE] = "none",       [MODE_NATIVE] = "native", [MODE_GENERIC] = "generic",
-    [MODE_OFFLOAD] = "offload", [MODE_TCX] = "tcx",       [MODE_TC] = "tc"};
+    [MODE_NONE] = "none", [MODE_NATIVE] = "native", [MODE_GENERIC] = "generic", [MODE_OFFLOAD] = "offload",
+    [MODE_TCX] = "tcx",   [MODE_TC] = "tc",         [MODE_NETKIT] = "netkit"};
 
 const char *mode_name(enum mode mode) { return mode_names[mode]; }
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum mode { MODE_NONE, MODE_NATIVE, MODE_GENERIC, MODE_OFFLOAD, MODE_TCX, MODE_TC };
+enum mode { MODE_NONE, MODE_NATIVE, MODE_GENERIC, MODE_OFFLOAD, MODE_TCX, MODE_TC, MODE_NETKIT };
 
 // One NAME=VALUE of --rodata, --init, --max-entries, --map or --entries.
 struct setting {
@@ -40,8 +40,8 @@ struct options {
 
 const char *mode_name(enum mode mode);
 
-// Whether programs see the kernel's packets (skb), behind XDP.
-static inline bool is_tc(enum mode mode) { return mode == MODE_TCX || mode == MODE_TC; }
+// Whether programs see the kernel's packets (skb), and are of type tc.
+static inline bool is_tc(enum mode mode) { return mode >= MODE_TCX; }
 
 // Fills the options; prints help (exit 0) or what is wrong with them (exit 2) and does not return otherwise.
 void parse_options(struct options *options, int argc, char **argv);

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MOST 64 // BPF_MPROG_MAX: tcx programs on one interface
+#define MOST 64 // BPF_MPROG_MAX: programs at one hook of an interface
 
 #define HOOK(name) LIBBPF_OPTS(bpf_tc_hook, name, .ifindex = ifindex, .attach_point = BPF_TC_INGRESS)
 #define FILTER(name, ...) LIBBPF_OPTS(bpf_tc_opts, name, .handle = 1, .priority = 1, ##__VA_ARGS__)
@@ -23,9 +23,9 @@ struct made {
     long long ns;
 };
 
-static unsigned tcx_first(int ifindex) {
+static unsigned linked_first(int ifindex, enum mode mode) {
     unsigned ids[MOST] = {}, count = MOST;
-    return bpf_prog_query(ifindex, TCX_INGRESS, 0, NULL, ids, &count) || !count ? 0 : ids[0];
+    return bpf_prog_query(ifindex, tc_link_hook(mode), 0, NULL, ids, &count) || !count ? 0 : ids[0];
 }
 
 static unsigned filter_first(int ifindex) {
@@ -34,10 +34,12 @@ static unsigned filter_first(int ifindex) {
     return bpf_tc_query(&hook, &filter) ? 0 : filter.prog_id;
 }
 
-unsigned tc_first(int ifindex) { return tcx_first(ifindex) ?: filter_first(ifindex); }
+unsigned tc_first(int ifindex) {
+    return linked_first(ifindex, MODE_TCX) ?: linked_first(ifindex, MODE_NETKIT) ?: filter_first(ifindex);
+}
 
 bool tc_runs(enum mode mode, int ifindex, unsigned program_id) {
-    return (mode == MODE_TCX ? tcx_first(ifindex) : filter_first(ifindex)) == program_id;
+    return (mode == MODE_TC ? filter_first(ifindex) : linked_first(ifindex, mode)) == program_id;
 }
 
 static struct made make_filter(int program, struct bpf_tc_hook *hook) {

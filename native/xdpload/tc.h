@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that see the kernel's packets, where XDP would pass them on: a filter of a clsact qdisc, or tcx.
+// Programs that see the kernel's packets: where XDP would pass them on, a filter of a clsact qdisc, or tcx;
+// and those of a netkit's primary end that see what its peer sends.
 #pragma once
 
 #include "options.h"
 
-#define TCX_INGRESS 46 // BPF_TCX_INGRESS, since Linux 6.6: older headers lack it
+// Where a bpf_link holds the program of a mode. Older headers lack both.
+static inline int tc_link_hook(enum mode mode) {
+    return mode == MODE_TCX ? 46 : 55; // BPF_TCX_INGRESS, since Linux 6.6; BPF_NETKIT_PEER, since 6.7
+}
 
-// The tcx program that sees packets first, or that of a filter such as `tc_attach` makes, or 0.
+// The program of tcx or netkit that sees packets first, or that of a filter such as `tc_attach` makes, or 0.
 unsigned tc_first(int ifindex);
 
 // Attaches a filter, and has a process wait beside this one that takes it off when this one ends, however it

@@ -82,10 +82,13 @@ def test_native_counts_by_the_driver() -> None:
     assert values["evenness"] == pytest.approx(1000**2 / (2 * (750**2 + 250**2)))
 
 
-def test_af_xdp_is_counted_by_its_rings_and_generic_by_the_link() -> None:
+def test_af_xdp_is_counted_by_its_rings_and_generic_and_half_of_netkit_by_the_link() -> None:
     assert "rings" in (derive(readings(), mode="af_xdp").reason("dut_rx_packets") or "")
     generic = derive(readings(), mode="generic")
     assert (generic["dut_counted_by"], generic["dut_rx_packets"]) == ("link", 1000)
+    netkit = derive(readings(), mode="netkit")
+    assert "redirects" in (netkit.reason("dut_rx_packets") or "")
+    assert netkit["dut_tx_packets"] == generic["dut_tx_packets"]
 
 
 def test_busy_cores_are_shares_of_all_ticks() -> None:

@@ -103,7 +103,7 @@ STATUSES = {
 OF_ALL_FIGURES = {
     **{"interpreter": 0, "JIT": 1, "JIT: bpf_int_jit_compile()": 1, "module": 2, "init_module(2)": 2, "user space": 3},
     **{"BPF": 4, "eBPF": 4, "BPF_PROG_LOAD": 4, "classic": 5},
-    **{"native": 0, "generic": 1, "AF_XDP": 2, "tcx": 3, "tc": 4, "offload": 8},
+    **{"native": 0, "generic": 1, "AF_XDP": 2, "tcx": 3, "tc": 4, "netkit": 5, "offload": 8},
 }
 """Hues that figures of several studies have, each with its place in the palette: a colour means one of them."""
 

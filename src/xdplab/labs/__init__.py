@@ -69,7 +69,8 @@ class LabKind:
 KINDS: dict[str, LabKind] = {
     "netns": LabKind("netns, netns:NAME", "xdplab.labs.netns.lab"),
     "vm": LabKind(
-        "vm:KERNEL, vm:KERNEL:kvm|count|functional, vm:KERNEL:WAY:NAME, each with :tap, :igb, :vmxnet3 or :e1000e",
+        "vm:KERNEL, vm:KERNEL:kvm|count|functional, vm:KERNEL:WAY:NAME, each with :netkit, :tap, "
+        ":igb, :vmxnet3 or :e1000e",
         "xdplab.labs.vm.kind",
         counts=lambda instance: instance.split(":")[1:2] == ["count"],
     ),

@@ -11,8 +11,8 @@ from xdplab.errors import UnsupportedError
 from xdplab.hosts import Host
 from xdplab.hosts.local import LocalHost
 
-# $1 the file of a device, $2 what is written into it
-_THREADED = '[ -e "$1" ] || { echo absent; exit; }; echo "$2" >"$1"'
+# $1 the file of a device, $2 what is written into it. A device without NAPI (netkit) refuses even what is so already.
+_THREADED = '[ -e "$1" ] || { echo absent; exit; }; [ "$(cat "$1")" = "$2" ] || echo "$2" >"$1"'
 
 # Only the machine's own root sees kernel threads. $1 interface, $2 priority, then the CPUs, used in turn.
 _PIN = """

@@ -23,9 +23,9 @@ from xdplab.plan import maps
 from xdplab.plan.imix import imix_of, require_mix, words_of
 from xdplab.text import unit_of
 
-Mode = Literal["native", "generic", "offload", "tcx", "tc", "af_xdp"]
-TC_MODES = ("tcx", "tc")
-"""Where programs see the kernel's packets, behind XDP."""
+Mode = Literal["native", "generic", "offload", "tcx", "tc", "netkit", "af_xdp"]
+TC_MODES = ("tcx", "tc", "netkit")
+"""Where programs see the kernel's packets: behind XDP, or as the other end of a netkit sends them."""
 SKB_MODES = ("generic", *TC_MODES)
 """Where a link counts a frame, and a backlog may drop it, before the program sees it as the kernel's packet."""
 Arrangement = Literal["shared", "split", "hosts"]
@@ -176,7 +176,7 @@ Flags = Annotated[list[str], BeforeValidator(flags_of, json_schema_input_type=li
 # --- labels: from a level, as text, to the text in a figure ---
 
 Label = Callable[[str], str]
-MODES = {"native": "native", "generic": "generic", "tcx": "tcx", "tc": "tc", "af_xdp": "AF_XDP", "offload": "offload"}
+MODES = {mode: "AF_XDP" if mode == "af_xdp" else mode for mode in get_args(Mode)}
 ARRANGEMENTS = {"shared": "TG and DUT share CPUs", "split": "TG and DUT on own CPUs", "hosts": "two hosts"}
 
 
@@ -394,7 +394,8 @@ class Factor:
 
 
 FACTORS: tuple[Factor, ...] = (
-    Factor("mode", "deployment", "points", Mode, "native", "native, generic, offload, tcx, tc or af_xdp, as requested",
+    Factor("mode", "deployment", "points", Mode, "native",
+           "native, generic, offload, tcx, tc, netkit or af_xdp, as requested",
            shown=Labels(short=_labels_of(MODES), full=_labels_of(MODES), caption="always")),
     Factor("program_name", "program", "", None, None, "workload-op, or the file of a user's program", identity=False,
            shown=Labels(title="program", short=_spaced, full=_spaced, caption="always")),

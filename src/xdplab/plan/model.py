@@ -30,14 +30,14 @@ from pydantic import (
 from xdplab.compiler import placed
 from xdplab.errors import PlanError
 from xdplab.lazy import lazy
-from xdplab.plan.factors import HINTS, PATHS, SKB_MODES, TC_MODES, Factor, Where, in_plan, of_program
+from xdplab.plan.factors import HINTS, PATHS, TC_MODES, Factor, Where, in_plan, of_program
 from xdplab.plan.maps import IN_USER_SPACE, why_no_lookup
 from xdplab.trust import read_source
 from xdplab.yaml_file import composed, read_yaml, yaml_words
 
 yaml_errors = lazy("xdplab.yaml_errors")  # few files are wrong
 
-TWO_PORT_MODES = ("native", *SKB_MODES)
+TWO_PORT_MODES = ("native", "generic", "tcx", "tc")
 Pass = Literal["rate", "bpf_stats", "perf", "harness"]
 
 

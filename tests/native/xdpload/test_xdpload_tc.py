@@ -118,6 +118,13 @@ def test_a_qdisc_of_the_users_is_left_alone(folder, namespace):
         subprocess.run([*inside, "del", "dev", "va", "clsact"], check=True)
 
 
+def test_a_port_that_is_no_netkit_refuses_its_mode(folder, namespace):
+    """EINVAL: this kernel has no netkit at all."""
+    refused = lines_of(folder, namespace, "netkit")[-1]
+    assert refused["step"] == "attach"
+    assert refused["error"] == "ENXIO" or "(Linux 6.7 on, with CONFIG_NETKIT)" in refused["message"]
+
+
 def test_what_it_decides_has_the_names_of_xdp(folder, namespace):
     """0 lets a packet pass, 2 drops it, 7 redirects it; 4 has no counterpart."""
     codes = {0: "pass", 2: "drop", 7: "tx", 4: "other"}

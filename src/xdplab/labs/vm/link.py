@@ -93,10 +93,10 @@ def raise_softirqs() -> None:
                 os.sched_setscheduler(int(comm.parent.name), os.SCHED_FIFO, os.sched_param(SOFTIRQ_FIFO))
 
 
-def main(ports: dict[str, int]) -> None:
+def main(ports: dict[str, int], kind: type[LinkKeeper] = LinkKeeper) -> None:
     os.environ["PATH"] = netns_host.PATH
     raise_softirqs()
-    keeper = LinkKeeper(ports)
+    keeper = kind(ports)
     try:
         keeper.make()
         keeper.serve()
