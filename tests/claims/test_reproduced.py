@@ -11,8 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 import xdplab as xl
-from xdplab.claims.judged import judged
-from xdplab.claims.reproduced import judged_here, published
+from xdplab.claims.judged import judged, judged_here, published
 from xdplab.cli import cli
 from xdplab.errors import PlanError, ResultsError
 from xdplab.studies import bundle, report

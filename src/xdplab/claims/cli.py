@@ -15,13 +15,12 @@ from xdplab.lazy import lazy
 from xdplab.studies.kinds import open_run
 
 if TYPE_CHECKING:
-    from xdplab.claims import judged, reproduced
+    from xdplab.claims import judged
     from xdplab.cli import ktap
     from xdplab.cli import run as running
     from xdplab.studies import report
 else:
-    ktap = lazy("xdplab.cli.ktap")
-    judged, reproduced = lazy("xdplab.claims.judged"), lazy("xdplab.claims.reproduced")
+    ktap, judged = lazy("xdplab.cli.ktap"), lazy("xdplab.claims.judged")
     running, report = lazy("xdplab.cli.run"), lazy("xdplab.studies.report")
 
 CLAIMS_FILE = click.option(
@@ -70,9 +69,9 @@ def reproduce(lab_name: str | None, source: Path, file: Path | None, out: Path) 
     The source is a plan with claims, a bundle or artifact of `xdplab export`, or the folder of a run. A page has the
     printed values, or those of the bundle, beside the measured ones. The exit code is that of `claims`.
     """
-    published = reproduced.published(source, file)
+    published = judged.published(source, file)
     run, _ = running.measure_plan(lab_name, published.plan, running.PlannedRun(out), False, Sharing())
-    answers = reproduced.judged_here(published, run)
+    answers = judged.judged_here(published, run)
     show_frame(judged.table(answers))
     tell(judged.summary(answers))
     runs, sides = ([published.run, run], ("published", "here")) if published.run else ([run], ())

@@ -27,7 +27,7 @@ from xdplab.labs.servers import host as server_host
 from xdplab.labs.servers.inventory import Inventory
 from xdplab.plan import Plan, reference
 from xdplab.studies.kinds import STUDIES
-from xdplab.studies.probe.drivers_page import drivers_page
+from xdplab.studies.probe.page import drivers_page
 from xdplab.studies.traffic.columns import TRIALS
 
 SOURCE = Path(__file__).resolve().parents[1]

@@ -29,7 +29,7 @@ _BISECTION, _MANIFEST = "bisect.json", "manifest.json"
 
 @dataclass(frozen=True)
 class History:
-    """``rows``: one for each run, point and metric, in columns of `xdplab.history.rows.COLUMNS` and ``null_reasons``.
+    """``rows``: one for each run, point and metric, in columns of `xdplab.history.index.COLUMNS` and ``null_reasons``.
     ``remarks``: a line for each thing below the folders that is odd, or not shown."""
 
     rows: pd.DataFrame

@@ -19,10 +19,10 @@ from xdplab.run.progress import silent
 from xdplab.shown import ReadableFrame, paragraphs
 from xdplab.studies import kinds
 from xdplab.studies.cost import summaries
-from xdplab.studies.cost.counted import cost_in
-from xdplab.studies.cost.flame import flame
+from xdplab.studies.cost.counts import cost_in
 from xdplab.studies.cost.gate import CostDifference, cases_of, compared
 from xdplab.studies.cost.points import CostRequest
+from xdplab.studies.cost.stacks import flame
 from xdplab.studies.kind import Run, Where
 from xdplab.text import step
 

@@ -12,7 +12,7 @@ from tests.studies.test_other_architectures import available
 
 from xdplab.errors import LabError, PlanError
 from xdplab.studies import kinds
-from xdplab.studies.cost.counted import measurement_in
+from xdplab.studies.cost.counts import measurement_in
 from xdplab.studies.cost.gathering import gather
 from xdplab.studies.cost.points import CostRequest
 from xdplab.studies.kind import Run

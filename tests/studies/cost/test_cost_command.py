@@ -28,7 +28,7 @@ from xdplab.labs.vm.console import ConsoleGuest
 from xdplab.programs.spec import ACCESSING
 from xdplab.resources import shipped
 from xdplab.studies import kinds
-from xdplab.studies.cost.counted import DRIVEN, measurement_in
+from xdplab.studies.cost.counts import DRIVEN, measurement_in
 from xdplab.studies.kind import Run
 from xdplab.studies.plugin import disassembled
 

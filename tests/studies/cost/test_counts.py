@@ -9,9 +9,7 @@ import pytest
 
 from xdplab.absent import Absent
 from xdplab.errors import UnsupportedError
-from xdplab.studies.cost.classes import shares_of, shares_text
-from xdplab.studies.cost.counts import Cost, cost_of
-from xdplab.studies.cost.flame import Box, boxes, flame
+from xdplab.studies.cost.counts import Cost, cost_of, shares_of, shares_text
 from xdplab.studies.cost.measurement import (
     ALLOCATOR,
     APPLICATION,
@@ -23,7 +21,7 @@ from xdplab.studies.cost.measurement import (
     SourceLine,
 )
 from xdplab.studies.cost.runs import root_of
-from xdplab.studies.cost.stacks import folded, speedscope
+from xdplab.studies.cost.stacks import Box, boxes, flame, folded, speedscope
 from xdplab.studies.plugin import CodeBlock, Plugin, accesses, accesses_of, arm64_accesses
 
 KERNEL = 0xFFFFFFFF81000000

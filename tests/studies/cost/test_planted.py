@@ -9,7 +9,7 @@ from tests.studies.cost.interpreter import interpreted
 
 from xdplab.resources import shipped
 from xdplab.studies import kinds
-from xdplab.studies.cost.counted import measurement_in
+from xdplab.studies.cost.counts import measurement_in
 from xdplab.studies.cost.gate import Case, CostDifference, cases_of
 
 pytestmark = [pytest.mark.thorough, pytest.mark.guest]

@@ -9,8 +9,7 @@ import pytest
 from xdplab.errors import HostError, LabError, PlanError, UnsupportedError
 from xdplab.run.frames import why_null
 from xdplab.run.progress import silent
-from xdplab.studies.outage.bench import HEARD, OutageFacts
-from xdplab.studies.outage.gaps import FrameRun, Gaps, gaps_of
+from xdplab.studies.outage.bench import HEARD, FrameRun, Gaps, OutageFacts, gaps_of
 from xdplab.studies.outage.points import CHANGES, MODES, OutagePoint, OutageRequest, gather, smallest
 from xdplab.studies.outage.rows import results
 from xdplab.studies.outage.runs import STUDY, OutageStudy

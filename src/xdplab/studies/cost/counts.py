@@ -7,15 +7,20 @@ a window and one of twice as many frames.
 
 from __future__ import annotations
 
+import functools
+import json
+import lzma
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from xdplab.absent import Absent
-from xdplab.errors import UnsupportedError
-from xdplab.studies.cost.classes import Shares, shares_of, shares_text
+from xdplab.errors import ResultsError, UnsupportedError
+from xdplab.formats.reading import message_of
+from xdplab.hosts.tool import PROGRAM_REFUSALS, Message, error_class
 from xdplab.studies.cost.measurement import (
     ALLOCATOR,
     APPLICATION,
@@ -31,6 +36,30 @@ from xdplab.studies.cost.measurement import (
     Window,
     is_slow_allocation,
 )
+from xdplab.studies.plugin import Plugin
+
+Shares = Mapping[int, Fraction]
+"""Of all packets, by the instructions of the program with what it calls."""
+
+_MOST = 4
+
+
+def shares_of(took: Mapping[int, int]) -> Shares:
+    """Return the shares of runs, counted by their instructions, the largest first."""
+    total = sum(took.values())
+    return {count: Fraction(times, total) for count, times in sorted(took.items(), key=lambda one: (-one[1], one[0]))}
+
+
+def shares_text(shares: Shares) -> str:
+    """Return the largest shares in words, and the range of the others."""
+    first = [*shares.items()][:_MOST]
+    parts = [f"{100 * float(share):.3g} % of packets {count} instructions" for count, share in first[:1]]
+    parts += [f"{100 * float(share):.3g} % {count}" for count, share in first[1:]]
+    if rest := [*shares][_MOST:]:
+        share = 100 * float(sum(shares[count] for count in rest))
+        parts.append(f"{share:.3g} % {min(rest)} to {max(rest)}, {len(rest)} ways")
+    return ", ".join(parts)
+
 
 SOCKET_RANGE = 10
 """Instructions by which the path through a socket is taken to differ between boots: it copies by memory's alignment,
@@ -255,3 +284,41 @@ def _by_function(stacks: Mapping[tuple[str, ...], Fraction]) -> dict[str, Fracti
     for stack, count in stacks.items():
         functions[stack[-1]] += count  # type: ignore[assignment]
     return {name: count for name, count in functions.items() if count}  # type: ignore[misc]
+
+
+DRIVEN, COUNTED, SYMBOLS = "costdrive.jsonl", "counted.xz", "symbols.json"
+"""Raw files of a trial: what the sender prints, what the plugin counted, and the kernel's functions that it met."""
+
+_REFUSALS = dict(PROGRAM_REFUSALS) | dict.fromkeys(("attach", "bind", "describe", "live frames"), UnsupportedError)
+
+
+def cost_in(raw: Path) -> Cost:
+    """Return the cost of a packet from a trial's raw files. Raises UnsupportedError if it has none."""
+    return _cost(*((raw / name).read_bytes() for name in (COUNTED, DRIVEN, SYMBOLS)))
+
+
+@functools.lru_cache(maxsize=64)  # a trial proves that it has a cost, and the run's table tells it
+def _cost(counted: bytes, driven: bytes, symbols: bytes) -> Cost:
+    return cost_of(_measurement(counted, driven, symbols))
+
+
+def measurement_in(raw: Path) -> Measurement:
+    """Return what was counted of a trial. Raises ResultsError if its raw files are damaged."""
+    return _measurement(*((raw / name).read_bytes() for name in (COUNTED, DRIVEN, SYMBOLS)))
+
+
+def _measurement(counted: bytes, driven: bytes, symbols: bytes) -> Measurement:
+    try:
+        functions = [(int(address), str(name)) for address, name in json.loads(symbols)]
+        return Measurement(Plugin(lzma.decompress(counted)), messages_of(driven.decode()), functions)
+    except (ValueError, TypeError, LookupError, lzma.LZMAError) as error:
+        raise ResultsError(f"what was counted is damaged: {error}", remedy="count it again") from error
+
+
+def messages_of(text: str) -> list[Message]:
+    """Return the objects that a tool printed. Raises the error that a line tells."""
+    messages: list[Message] = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    for message in messages:
+        if message.get("type") == "error":
+            raise error_class(message, _REFUSALS)(message_of(message))
+    return messages

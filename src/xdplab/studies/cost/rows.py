@@ -11,8 +11,7 @@ import pandas as pd
 from xdplab.absent import Absent
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed
-from xdplab.studies.cost.counted import cost_in
-from xdplab.studies.cost.counts import CacheLines, Cost
+from xdplab.studies.cost.counts import CacheLines, Cost, cost_in
 from xdplab.studies.cost.measurement import (
     ALLOCATOR,
     APPLICATION,

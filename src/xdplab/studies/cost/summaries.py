@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab.analysis.sentences import estimate, percent, sentence, span
-from xdplab.studies.cost.classes import shares_text
+from xdplab.studies.cost.counts import shares_text
 from xdplab.studies.cost.measurement import ALLOCATOR, APPLICATION, CALLED, PATH, PROGRAM, WHOLE
 from xdplab.studies.cost.points import TEST_RUN, CostPoint, CostRequest
 from xdplab.studies.cost.rows import CLASS, FUNCTION, INSTRUCTION, MADE_UP, PLACES, place_name

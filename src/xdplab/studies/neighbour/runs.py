@@ -24,9 +24,8 @@ from xdplab.studies.neighbour.points import (
     gather,
     smallest,
 )
-from xdplab.studies.neighbour.rows import NeighbourFacts, results, table_of, tables_of
+from xdplab.studies.neighbour.rows import VIEWS, NeighbourFacts, results, table_of, tables_of
 from xdplab.studies.neighbour.tcp import hold_addresses, offloads, require_tool, transfer
-from xdplab.studies.neighbour.views import VIEWS
 from xdplab.studies.placed import PlacedSession
 from xdplab.studies.places import Place
 from xdplab.studies.points import ONE_MACHINE, StudyPlan, StudyPlanning, StudyTrial

@@ -9,8 +9,7 @@ from xdplab.run.waiting import WAITS
 from xdplab.studies.guests import free_lab
 from xdplab.studies.outage.bench import OutageBench, OutageFacts
 from xdplab.studies.outage.points import OutagePoint, OutageRequest, gather, smallest
-from xdplab.studies.outage.rows import results, table_of, tables_of
-from xdplab.studies.outage.views import VIEWS
+from xdplab.studies.outage.rows import VIEWS, results, table_of, tables_of
 from xdplab.studies.placed import PlacedSession
 from xdplab.studies.places import Place
 from xdplab.studies.points import StudyPlanning, StudyTrial

@@ -21,8 +21,7 @@ from xdplab.errors import HostError, ProgramError, UnsupportedError, XdplabError
 from xdplab.formats.settings import PROBES
 from xdplab.generators import Generator, GeneratorSettings
 from xdplab.run.waiting import WAITS
-from xdplab.studies.outage.bench import OutageBench, OutageFacts, heard_in
-from xdplab.studies.outage.gaps import gaps_of
+from xdplab.studies.outage.bench import OutageBench, OutageFacts, gaps_of, heard_in
 from xdplab.studies.outage.points import CHANGES, OutagePoint
 from xdplab.studies.probe.answers import ProbeAnswer, ProbedBurst, ProbedPort, ProbedRow
 from xdplab.studies.probe.bench import ACTIONS, FRAMES, LONGEST_S, RATE_PPS, RUN_ID, SESSION_S, NotTried, ProbeBench
