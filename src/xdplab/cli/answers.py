@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from xdplab.analysis.change import ChangeOverTime
 from xdplab.analysis.findings import Finding
@@ -24,7 +24,10 @@ from xdplab.studies.traffic.selftest_cases import NegativeControl
 
 Cell = str | float | int | bool | None
 Cells = dict[str, Cell]
-EXACT = ConfigDict(extra="forbid")
+
+
+class JsonAnswer(BaseModel, extra="forbid"):
+    """What is printed has these keys and no others."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,9 @@ class RunStatus(KnownRun):
     measured_with: str | None = None
 
 
-class PlannedTrial(BaseModel):
+class PlannedTrial(JsonAnswer):
     """A trial, in the order in which it is measured."""
 
-    model_config = EXACT
     order: int
     block: int
     repetition: int
@@ -45,10 +47,9 @@ class PlannedTrial(BaseModel):
     point_id: str
 
 
-class Planned(BaseModel):
+class Planned(JsonAnswer):
     """What a plan measures. ``points`` have the factors of trials.parquet. ``estimate_s``: from Enter to the end."""
 
-    model_config = EXACT
     plan: str
     lab: str
     points: list[Cells]
@@ -56,14 +57,13 @@ class Planned(BaseModel):
     estimate_s: float
 
 
-class Compared(BaseModel):
+class Compared(JsonAnswer):
     """The answer of `compare`. ``points`` have what is compared (factors, or a program) and the result at each.
 
     ``beyond``: what grew beyond a threshold, or changed of exact counts; ``open``: what could not be judged.
     ``margin``, ``spread`` and ``joint`` are null where no interval is estimated: of programs and of counts.
     """
 
-    model_config = EXACT
     runs: list[str]
     metrics: list[str]
     verdict: Literal["equivalent", "differs", "undecided"]
@@ -77,39 +77,35 @@ class Compared(BaseModel):
     points: list[Cells]
 
 
-class Audited(BaseModel):
+class Audited(JsonAnswer):
     """What in a run is not trustworthy. ``fits`` and ``labs`` exist only for XDP traffic."""
 
-    model_config = EXACT
     run: str
     findings: list[AuditEntry] | list[Finding]
     fits: list[Fit] = []
     labs: dict[str, list[Cells]] = {}
 
 
-class Shown(BaseModel):
+class Shown(JsonAnswer):
     """The answer of `status`, the tables by name, and the lines below them. Points of XDP traffic have columns for the
     ends of intervals."""
 
-    model_config = EXACT
     status: RunStatus
     tables: dict[str, list[Cells]]
     summary: list[str]
 
 
-class DrawnFigure(BaseModel):
+class DrawnFigure(JsonAnswer):
     """A figure's files; if there are none, the reason."""
 
-    model_config = EXACT
     figure: str
     files: list[str]
     reason: str | None
 
 
-class Figures(BaseModel):
+class Figures(JsonAnswer):
     """What `figures` drew, and what it did not."""
 
-    model_config = EXACT
     run: str
     figures: list[DrawnFigure]
 
@@ -120,20 +116,18 @@ class MeasuredRun(Shown):
     figures: list[DrawnFigure]
 
 
-class CountChange(BaseModel):
+class CountChange(JsonAnswer):
     """What a line, a function or a total takes per packet, in instructions."""
 
-    model_config = EXACT
     name: str
     old: float
     new: float
     difference: float
 
 
-class CostChange(BaseModel):
+class CostChange(JsonAnswer):
     """What changed of one packet. ``made_otherwise``: what differs besides the program; ``inexact``: not judged."""
 
-    model_config = EXACT
     program: str
     against: str
     traffic: dict[str, str]
@@ -144,10 +138,9 @@ class CostChange(BaseModel):
     functions: list[CountChange]
 
 
-class CostsAgainst(BaseModel):
+class CostsAgainst(JsonAnswer):
     """What the gate says: a total grows by more than ``tolerance`` instructions, none does, or nothing compares."""
 
-    model_config = EXACT
     baseline: str
     tolerance: float
     verdict: Literal["no more", "more", "not comparable"]
@@ -160,32 +153,29 @@ class CountedRun(MeasuredRun):
     against: CostsAgainst | None
 
 
-class SearchedRevision(BaseModel):
+class SearchedRevision(JsonAnswer):
     """A commit or a kernel: ``key`` is the hash or the kernel's name."""
 
-    model_config = EXACT
     key: str
     title: str
 
 
-class JudgedRevision(BaseModel):
+class JudgedRevision(JsonAnswer):
     """``value``: instructions per packet, or the ratio of the rate to the good end's; null where it was skipped."""
 
-    model_config = EXACT
     key: str
     answer: Literal["good", "bad", "skip"]
     words: str
     value: float | None
 
 
-class FirstBad(BaseModel):
+class FirstBad(JsonAnswer):
     """The suspects, of which the last is bad: one, or several where the others could not be judged.
 
     ``good``, ``bad``: the values of the ends; bad begins at ``bad_from``. ``difference``: from ``before`` to the last
     suspect; null where it was not counted, for the reason ``not_counted``.
     """
 
-    model_config = EXACT
     folder: str
     suspects: list[SearchedRevision]
     before: SearchedRevision
@@ -197,10 +187,9 @@ class FirstBad(BaseModel):
     not_counted: str | None
 
 
-class KernelOfReport(BaseModel):
+class KernelOfReport(JsonAnswer):
     """A kernel: ``label`` is its name in the report, ``build`` its ``uname -v``, ``packages`` have hashes."""
 
-    model_config = EXACT
     label: str
     release: str
     architecture: str
@@ -208,19 +197,17 @@ class KernelOfReport(BaseModel):
     packages: str
 
 
-class PartOfPacket(BaseModel):
+class PartOfPacket(JsonAnswer):
     """Instructions per packet; another boot may count half of the range more or fewer, 0 where it is exact."""
 
-    model_config = EXACT
     instructions: float
     half_of_range: float
 
 
-class PacketOfReport(BaseModel):
+class PacketOfReport(JsonAnswer):
     """A program in one kernel, as one run counted it; ``reason``: why it has no count. ``object``: a hash of its code,
     options and maps' contents. ``frames``: a file of the run. ``name``: its name in the report."""
 
-    model_config = EXACT
     name: str
     kernel: str
     run: str
@@ -235,10 +222,9 @@ class PacketOfReport(BaseModel):
     reason: str | None
 
 
-class KernelStep(BaseModel):
+class KernelStep(JsonAnswer):
     """What changed of a packet from one kernel to the next, in instructions; of functions without what they call."""
 
-    model_config = EXACT
     program: str
     mode: str
     old: str
@@ -247,10 +233,9 @@ class KernelStep(BaseModel):
     functions: dict[str, float]
 
 
-class KernelsCompared(BaseModel):
+class KernelsCompared(JsonAnswer):
     """The report on kernels. ``disagreements``: where runs have other exact counts of one object in one kernel."""
 
-    model_config = EXACT
     runs: list[str]
     disagreements: list[str]
     kernels: list[KernelOfReport]
@@ -259,13 +244,12 @@ class KernelsCompared(BaseModel):
     files: list[str]
 
 
-class RaceOutcome(BaseModel):
+class RaceOutcome(JsonAnswer):
     """A race: the ratio of the rates B/A with its 95 % interval, and ``more``, what B takes more of per packet.
 
     ``cost``: what `--cost` counted, and in which kernel; null without it.
     """
 
-    model_config = EXACT
     status: RunStatus
     a: str
     b: str
@@ -283,11 +267,10 @@ class RaceOutcome(BaseModel):
     cost: CostChange | None
 
 
-class HistoryRow(BaseModel):
+class HistoryRow(JsonAnswer):
     """A metric of a point in a run. ``low`` and ``high``: its 95 % interval, of an inexact count its range; ``exact``:
     a count as a fraction. ``null_reasons``: why a cell is null. ``begun``: ISO 8601 with the zone."""
 
-    model_config = EXACT
     metric: str
     point: str
     value: float | None
@@ -314,20 +297,19 @@ class HistoryRow(BaseModel):
     null_reasons: dict[str, str]
 
 
-class HistoryOfRuns(BaseModel):
+class HistoryOfRuns(JsonAnswer):
     """The table of `history`, and what changes, the largest share first. ``machines``: where a new series begins.
 
     ``remarks``: what below the folders is odd or not shown, a line each.
     """
 
-    model_config = EXACT
     rows: list[HistoryRow]
     changes: list[ChangeOverTime]
     machines: list[str]
     remarks: list[str]
 
 
-class ClaimOfRun(BaseModel):
+class ClaimOfRun(JsonAnswer):
     """A claim, and what the run says of it: the estimate of the part that decides, with its 95 % interval (null: none).
 
     ``promise``: the bound in words; ``at``: the points of that part, one of so many ``parts``; ``n``: its repetitions.
@@ -335,7 +317,6 @@ class ClaimOfRun(BaseModel):
     be told; ``trials``: those behind it; ``printed``: what was published.
     """
 
-    model_config = EXACT
     claim: str
     verdict: Literal["holds", "is refuted", "cannot be told here"]
     form: str
@@ -353,27 +334,24 @@ class ClaimOfRun(BaseModel):
     printed: str
 
 
-class ClaimsOfRun(BaseModel):
+class ClaimsOfRun(JsonAnswer):
     """The claims of a run, each judged."""
 
-    model_config = EXACT
     run: str
     claims: list[ClaimOfRun]
 
 
-class Written(BaseModel):
+class Written(JsonAnswer):
     """The file that was made of runs."""
 
-    model_config = EXACT
     runs: list[str]
     file: str
     bytes: int
 
 
-class Kept(BaseModel):
+class Kept(JsonAnswer):
     """A file or folder of the cache: its path in it. ``last_used``: ISO 8601 with the zone."""
 
-    model_config = EXACT
     kept: str
     bytes: int
     last_used: str
@@ -406,10 +384,9 @@ class LabUp(BaseModel):
     why: str | None
 
 
-class Tested(BaseModel):
+class Tested(JsonAnswer):
     """What `selftest` injected and found."""
 
-    model_config = EXACT
     date: str
     rules: str
     lab: str

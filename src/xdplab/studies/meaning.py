@@ -24,12 +24,15 @@ def table_with_line(title: str, shown: pd.DataFrame, meaning: Meaning, table: pd
     return Table(title, shown, None, sentence(text) if text else "")
 
 
-def by_place(shown: pd.DataFrame, begin: str, of: Callable[[pd.DataFrame], str]) -> str:
-    """Return ``begin`` and what is to say of each place's rows, if anything; published ones are not this run's."""
-    place = next((name for name in ("place", "where") if name in shown), None)
-    groups = [("", shown)] if place is None else shown.groupby(place, sort=False)
-    parts = {str(label): text for label, rows in groups if "published" not in str(label) and (text := of(rows))}
-    return f"{begin} {one_of_places(parts)}" if parts else ""
+def by_place(rows: pd.DataFrame, begin: str, of: Callable[[pd.DataFrame], str], end: str = "") -> str:
+    """Return what is to say of each place's rows, if anything, between ``begin`` and ``end``.
+
+    Published rows are not this run's.
+    """
+    place = next((name for name in ("label", "place", "where") if name in rows), None)
+    groups = [("", rows)] if place is None else rows.groupby(place, sort=False)
+    parts = {str(label): text for label, each in groups if "published" not in str(label) and (text := of(each))}
+    return " ".join(filter(None, (begin, one_of_places(parts)))) + end if parts else ""
 
 
 def is_counted(shown: pd.DataFrame) -> bool:

@@ -77,8 +77,10 @@ class StudyPoint:
 
     @property
     def block(self) -> tuple[str, ...]:
-        """The key of the set-up that points share, such as a booted kernel; the place, if it has one, is its end."""
-        return ()
+        """The key of the set-up that points share, such as a booted kernel: the place, if it has one, or what ends with
+        it."""
+        place: str = getattr(self, "place", "")
+        return (place,) if place else ()
 
     @property
     def cost_s(self) -> float:

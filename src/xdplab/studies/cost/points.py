@@ -67,10 +67,6 @@ class CostPoint(StudyPoint):
         return f"vm:{self.kernel}"
 
     @property
-    def block(self) -> tuple[str, ...]:
-        return (self.place,)
-
-    @property
     def once(self) -> bool:
         """Each boot counts the same."""
         return True

@@ -75,10 +75,6 @@ class ExecutionPoint(StudyPoint):
     IF_SET = ("harden",)
 
     @property
-    def block(self) -> tuple[str, ...]:
-        return (self.place,)
-
-    @property
     def cost_s(self) -> float:
         """A guest that counts is emulated, and a module is inserted for each trial."""
         return (2.0 if self.backend == "module" else 1.0) if counts(self.place) else 0.3

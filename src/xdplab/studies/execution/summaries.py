@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from xdplab.analysis.intervals import Spread
-from xdplab.analysis.sentences import estimate, one_of_places, sentence, span
+from xdplab.analysis.sentences import estimate, sentence, span
 from xdplab.labs.base import ARCHITECTURE_MARK
 from xdplab.studies.execution.benchmarks import all_benchmarks
 from xdplab.studies.execution.points import BACKENDS, REFERENCE, ExecutionPoint, ExecutionRequest, state_words
-from xdplab.studies.meaning import Make, Meaning, names_of, ranging, with_meanings
+from xdplab.studies.meaning import Make, Meaning, by_place, names_of, ranging, with_meanings
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
 from xdplab.text import natural
@@ -359,15 +359,16 @@ def _prime_ratios(_shown: pd.DataFrame, table: pd.DataFrame) -> str:
     """Say compiled BPF by user space, with the interval that ten calls of each give, beside the published ratio."""
     calls = values(table)
     calls = calls[calls["benchmark"].eq("primes") & is_warm(calls) & calls["repetition"].eq(1)]
-    parts = {}
-    for label, group in calls.groupby("label", sort=False):
-        both = [_ten(group[group["backend"].eq(backend)]) for backend in ("jit", "user")]
-        if all(map(len, both)):
-            jit, user = map(Spread.of, both)
-            ratio = estimate(jit.mean / user.mean, jit.low / user.high, jit.high / user.low)
-            parts[str(label)] = f"{span([('', ratio)], exact=_is_counted(group))} times user space"
-    theirs = f"published: {THEIRS['jit / user']}"
-    return f"compiled BPF takes {one_of_places(parts)}; {theirs}" if parts else ""
+
+    def of_place(rows: pd.DataFrame) -> str:
+        both = [_ten(rows[rows["backend"].eq(backend)]) for backend in ("jit", "user")]
+        if not all(map(len, both)):
+            return ""
+        jit, user = map(Spread.of, both)
+        ratio = estimate(jit.mean / user.mean, jit.low / user.high, jit.high / user.low)
+        return f"{span([('', ratio)], exact=_is_counted(rows))} times user space"
+
+    return by_place(calls, "compiled BPF takes", of_place, f"; published: {THEIRS['jit / user']}")
 
 
 def _by_kernels(shown: pd.DataFrame, table: pd.DataFrame) -> str:
@@ -439,13 +440,12 @@ def _beside(costs: pd.DataFrame, _warm: pd.DataFrame, backend: str) -> str:
     if costs.empty:
         return ""
     rows = costs[costs["backend"].eq(backend) & costs["ratio"].notna() & costs["benchmark"].ne(CLOCK_ALONE)]
-    parts = {
-        str(label): ", ".join(
-            f"{_ratios(each)} times {_OTHERS[str(other)]}" for other, each in of_place.groupby("reference", sort=False)
-        )
-        for label, of_place in rows.groupby("label", sort=False)
-    }
-    return f"{_NAMED[backend]} takes {one_of_places(parts)}" if parts else ""
+
+    def of_place(rows: pd.DataFrame) -> str:
+        others = rows.groupby("reference", sort=False)
+        return ", ".join(f"{_ratios(each)} times {_OTHERS[str(other)]}" for other, each in others)
+
+    return by_place(rows, f"{_NAMED[backend]} takes", of_place)
 
 
 def _ratios(rows: pd.DataFrame) -> str:
@@ -458,23 +458,17 @@ def _of_a_link(costs: pd.DataFrame, table: pd.DataFrame) -> str:
         return ""
     links = table.dropna(subset=["links"]).drop_duplicates("benchmark").set_index("benchmark")["links"]
     chains = costs.assign(links=costs["benchmark"].map(links)).dropna(subset=["links", "value"])
-    parts = dict(_links(chains))
-    return f"one more tail call costs {one_of_places(parts)}" if parts else ""
+    return by_place(chains, "one more tail call costs", lambda rows: ", ".join(_links(rows)))
 
 
-def _links(chains: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    for label, of_place in chains.groupby("label", sort=False):
-        texts = []
-        for backend in ("interpreter", "jit", "user"):
-            rows = of_place[of_place["backend"].eq(backend)].sort_values("links")
-            if rows["links"].nunique() > 1:
-                first, last = rows.iloc[0], rows.iloc[-1]
-                each = (last["value"] - first["value"]) / float(last["links"] - first["links"])
-                unit = " instructions" if _is_counted(rows) else " ns"
-                text = span([("", estimate(each))], unit, exact=_is_counted(rows))
-                texts.append(f"{text} {_HOW[backend]}")
-        if texts:
-            yield str(label), ", ".join(texts)
+def _links(chains: pd.DataFrame) -> Iterator[str]:
+    for backend, how in _HOW.items():
+        rows = chains[chains["backend"].eq(backend)].sort_values("links")
+        if rows["links"].nunique() > 1:
+            first, last = rows.iloc[0], rows.iloc[-1]
+            each = (last["value"] - first["value"]) / float(last["links"] - first["links"])
+            unit = " instructions" if _is_counted(rows) else " ns"
+            yield f"{span([('', estimate(each))], unit, exact=_is_counted(rows))} {how}"
 
 
 _HOW = {"interpreter": "interpreted", "jit": "compiled", "user": "as a call in user space"}

@@ -74,10 +74,6 @@ class JitPoint(StudyPoint):
     IF_SET = ("harden",)
 
     @property
-    def block(self) -> tuple[str, ...]:
-        return (self.place,)
-
-    @property
     def cost_s(self) -> float:
         return {TEST_BPF: 6.0, TCP: 3.0}.get(self.part, 1.0)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.sentences import estimate, one_of_places, percent, sentence, span
+from xdplab.analysis.sentences import estimate, percent, sentence, span
 from xdplab.studies.jit import joined
 from xdplab.studies.jit.joined import SPEED_UP
 from xdplab.studies.jit.points import (
@@ -335,9 +335,8 @@ def results(_plan: StudyPlan[JitRequest, JitPoint], table: pd.DataFrame) -> list
 
 
 def _speed_ups(table: pd.DataFrame) -> str:
-    parts = {str(label): ", ".join(_of_place(rows)) for label, rows in table.groupby("label", sort=False)}
-    parts = {label: text for label, text in parts.items() if text}
-    return f"beside compiled code, the interpreter takes {one_of_places(parts)}" if parts else _one_mode(table)
+    begin = "beside compiled code, the interpreter takes"
+    return by_place(table, begin, lambda rows: ", ".join(_of_place(rows))) or _one_mode(table)
 
 
 def _of_place(table: pd.DataFrame) -> Iterator[str]:
@@ -355,29 +354,25 @@ def _of_place(table: pd.DataFrame) -> Iterator[str]:
 
 def _one_mode(table: pd.DataFrame) -> str:
     """Return what one instruction costs at places that have only one of the modes."""
-    parts: dict[str, str] = {}
-    for label, of_place in table.groupby("label", sort=False):
+
+    def costs(of_place: pd.DataFrame) -> Iterator[str]:
         rows = joined.side_by_side(joined.part(of_place, INSN_CLASSES), ["subject"])
-        texts = []
         for mode in MODES:
             costed = rows.dropna(subset=[mode])
             if len(costed):
                 values = [*zip(costed["subject"], map(estimate, costed[mode]), strict=True)]
-                unit = f" {costed['unit'].iloc[0]}"
-                texts.append(f"{span(values, unit, exact=_counted(costed))} {HOW[mode]}")
-        parts |= {str(label): " and ".join(texts)} if texts else {}
-    return f"one instruction costs {one_of_places(parts)}" if parts else ""
+                yield f"{span(values, ' ' + costed['unit'].iloc[0], exact=_counted(costed))} {HOW[mode]}"
+
+    return by_place(table, "one instruction costs", lambda rows: " and ".join(costs(rows)))
 
 
 def _shares(table: pd.DataFrame) -> str:
-    parts = {}
-    for label, of_place in table.groupby("label", sort=False):
+    def shares(of_place: pd.DataFrame) -> str:
         rows = pd.concat([joined.shares(joined.part(of_place, part), ["subject", "name", *more])
                           for part, more in ((TRAFFIC, ["number"]), (TCP, []))])  # fmt: skip
-        texts = [f"{_percents(rows[mode])} {HOW[mode]}" for mode in MODES if rows[mode].notna().any()]
-        if texts:
-            parts[str(label)] = " and ".join(texts)
-    return f"a filter is {one_of_places(parts)} of the work for a datagram or a TCP send" if parts else ""
+        return " and ".join(f"{_percents(rows[mode])} {HOW[mode]}" for mode in MODES if rows[mode].notna().any())
+
+    return by_place(table, "a filter is", shares, " of the work for a datagram or a TCP send")
 
 
 def _percents(shares: pd.Series) -> str:
@@ -387,8 +382,7 @@ def _percents(shares: pd.Series) -> str:
 
 def _tests(table: pd.DataFrame) -> str:
     rows = joined.part(table, TEST_BPF).drop_duplicates(["label", "trial_id", "number"])
-    parts = {str(label): _ended(of_place) for label, of_place in rows.groupby("label", sort=False)}
-    return f"of the kernel's own tests, {one_of_places(parts)}" if parts else ""
+    return by_place(rows, "of the kernel's own tests,", _ended)
 
 
 def _ended(rows: pd.DataFrame) -> str:

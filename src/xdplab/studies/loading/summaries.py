@@ -3,12 +3,12 @@ the sentences of its result."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.sentences import Estimate, estimate, one_of_places, percent, sentence, span
+from xdplab.analysis.sentences import Estimate, estimate, percent, sentence, span
 from xdplab.studies.loading.points import (
     BPF,
     BPFTOOL,
@@ -315,14 +315,13 @@ def _verifying(table: pd.DataFrame) -> str:
     bpf = sized[sized["kind"].eq(BPF) & sized["verify"].notna()]
     ends = part_intervals(table)
     ends = ends[ends["kind"].eq(BPF) & ends["step"].eq("verify")]
-    texts = {}
-    for label, rows in bpf.groupby("label", sort=False):
-        shares = []
+
+    def shares(rows: pd.DataFrame) -> Iterator[str]:
         for row in _ends(rows).to_dict("records"):
-            own = ends[ends["label"].eq(label) & ends["form"].eq(row["form"]) & ends["accesses"].eq(row["accesses"])]
-            shares.append(f"{_share(row, own)} (N = {row['accesses']})")
-        texts[str(label)] = " and ".join(shares)
-    return f"verifying is {one_of_places(texts)} of loading BPF" if texts else ""
+            same = ends["label"].eq(row["label"]) & ends["form"].eq(row["form"]) & ends["accesses"].eq(row["accesses"])
+            yield f"{_share(row, ends[same])} (N = {row['accesses']})"
+
+    return by_place(bpf, "verifying is", lambda rows: " and ".join(shares(rows)), " of loading BPF")
 
 
 def _share(row: Mapping[Any, Any], own: pd.DataFrame) -> str:
@@ -336,14 +335,15 @@ def _share(row: Mapping[Any, Any], own: pd.DataFrame) -> str:
 
 
 def _growth(whole: pd.DataFrame) -> str:
-    texts = {}
-    for label, of_place in whole.dropna(subset=["accesses"]).groupby("label", sort=False):
+    def grown(of_place: pd.DataFrame) -> str:
         ends = {str(kind): _ends(rows) for kind, rows in of_place.groupby("kind", sort=False)}
         steps = [f"{_grows(rows)} times {NAMES[kind]}" for kind, rows in ends.items() if len(rows) > 1]
-        if steps:
-            first, last = next(rows["accesses"].tolist() for rows in ends.values() if len(rows) > 1)
-            texts[str(label)] = f"{' and '.join(steps)} from N = {first} to {last}{_unit(of_place)}"
-    return f"the cost grows {one_of_places(texts)}" if texts else ""
+        if not steps:
+            return ""
+        first, last = next(rows["accesses"].tolist() for rows in ends.values() if len(rows) > 1)
+        return f"{' and '.join(steps)} from N = {first} to {last}{_unit(of_place)}"
+
+    return by_place(whole.dropna(subset=["accesses"]), "the cost grows", grown)
 
 
 def _unit(rows: pd.DataFrame) -> str:
@@ -358,12 +358,12 @@ def _grows(rows: pd.DataFrame) -> str:
 def _beside(whole: pd.DataFrame) -> str:
     sides = [whole[whole["kind"].eq(kind)].drop(columns="kind") for kind in (BPF, MODULE)]
     both = sides[0].merge(sides[1], on=["place", "label", "clock", "program", "form", "accesses"], suffixes=("", "_b"))
-    texts = {}
-    for label, rows in both.groupby("label", sort=False):
+
+    def beside(rows: pd.DataFrame) -> str:
         values = [(_program(row), _by(row, "_b")) for _, row in rows.iterrows()]
-        times = span(values, exact=rows["clock"].iloc[0] != "time")
-        texts[str(label)] = f"{times} times the same code as a module{_unit(rows)}"
-    return f"loading BPF costs {one_of_places(texts)}" if texts else ""
+        return f"{span(values, exact=rows['clock'].iloc[0] != 'time')} times the same code as a module{_unit(rows)}"
+
+    return by_place(both, "loading BPF costs", beside)
 
 
 def _program(row: pd.Series) -> str:

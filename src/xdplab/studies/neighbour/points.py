@@ -75,10 +75,6 @@ class NeighbourPoint(StudyPoint):
     IF_SET = ("sha256",)
 
     @property
-    def block(self) -> tuple[str, ...]:
-        return (self.place,)
-
-    @property
     def cost_s(self) -> float:
         return self.seconds + 2.5
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import pandas as pd
 
 from xdplab.absent import Absent
 from xdplab.analysis.intervals import Spread
-from xdplab.analysis.sentences import Estimate, estimate, one_of_places, sentence, span
+from xdplab.analysis.sentences import Estimate, estimate, sentence, span
 from xdplab.analysis.values import three_digits
 from xdplab.counters.cpu import TICK_NS
 from xdplab.figures.marks import NO_BACKENDS, Axes, Order
@@ -18,6 +19,7 @@ from xdplab.run.columns import Column
 from xdplab.run.frames import typed, why_null
 from xdplab.run.state import Attempt, facts_of
 from xdplab.studies.figure_table import Columns, Figure, views
+from xdplab.studies.meaning import by_place
 from xdplab.studies.neighbour.points import ARMS, NONE, NeighbourPoint, NeighbourRequest
 from xdplab.studies.neighbour.tcp import AFTER, BEFORE, FULL, PACED, busy_ticks, parse_iperf3
 from xdplab.studies.places import PlaceFacts
@@ -163,15 +165,15 @@ _SENTENCES = (
 
 def results(_plan: NeighbourPlan, table: pd.DataFrame) -> list[str]:
     """Return what programs leave of throughput, what a gigabyte and a round trip cost, as quotients to no program."""
-    lines = []
-    for column, verb, rest in _SENTENCES:
-        parts = {}
-        for label, rows in table.groupby("label", sort=False):
-            if of_arms := ratios(rows, column):
-                parts[str(label)] = f"{verb} {span([*of_arms.items()])}{rest}"
-        if parts:
-            lines.append(sentence(one_of_places(parts)))
-    return lines
+
+    def of_place(rows: pd.DataFrame, column: str, verb: str, end: str) -> str:
+        of_arms = ratios(rows, column)
+        return f"{verb} {span([*of_arms.items()])}{end}" if of_arms else ""
+
+    texts = (
+        by_place(table, "", partial(of_place, column=column, verb=verb, end=end)) for column, verb, end in _SENTENCES
+    )
+    return [sentence(text) for text in texts if text]
 
 
 def by_arm(table: pd.DataFrame) -> pd.DataFrame:

@@ -42,10 +42,6 @@ class OffloadPoint(StudyPoint):
     question: str
 
     @property
-    def block(self) -> tuple[str, ...]:
-        return (self.place,)
-
-    @property
     def once(self) -> bool:
         return True
 

@@ -69,10 +69,6 @@ class OutagePoint(StudyPoint):
     window_s: float
 
     @property
-    def block(self) -> tuple[str, ...]:
-        return (self.place,)
-
-    @property
     def cost_s(self) -> float:
         return self.window_s + 1.0
 

@@ -11,13 +11,14 @@ import pandas as pd
 
 from xdplab.absent import Absent
 from xdplab.analysis.intervals import Spread
-from xdplab.analysis.sentences import one_of_places, sentence
+from xdplab.analysis.sentences import sentence
 from xdplab.analysis.values import three_digits
 from xdplab.figures.marks import Axes, Order, collect
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed, why_null
 from xdplab.run.state import Attempt, facts_of
 from xdplab.studies.figure_table import Figure, views
+from xdplab.studies.meaning import by_place
 from xdplab.studies.outage.bench import OutageFacts, gaps_of, heard_in
 from xdplab.studies.outage.points import BARE, CHANGES, MODES, OTHER_MODE, OutagePoint, OutageRequest
 from xdplab.studies.points import StudyPlan, StudyTrial
@@ -137,11 +138,9 @@ def results(_plan: OutagePlan, table: pd.DataFrame) -> list[str]:
     if dark.empty:
         return []
     bare = bare[bare["event"].eq("switch")]
-    texts = [one_of_places({str(label): _dark(rows, table) for label, rows in dark.groupby("label", sort=False)})]
-    if not bare.empty:
-        each = {str(label): _bare(rows) for label, rows in bare.groupby("label", sort=False)}
-        texts.append(f"while the mode changes, frames pass without a program: {one_of_places(each)}")
-    return [sentence(text) for text in (*texts, _floor(table, held))]
+    while_bare = by_place(bare, "while the mode changes, frames pass without a program:", _bare)
+    texts = (by_place(dark, "", lambda rows: _dark(rows, table)), while_bare, _floor(table, held))
+    return [sentence(text) for text in texts if text]
 
 
 def _dark(rows: pd.DataFrame, table: pd.DataFrame) -> str:
