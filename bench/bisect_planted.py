@@ -27,8 +27,8 @@ from typing import Any
 from bounded import Aim, run
 
 from xdplab.analysis.decide.race import Standing, median_interval
-from xdplab.bisect.kernels import Kernels
 from xdplab.bisect.racing import judged_by_races
+from xdplab.bisect.revisions import Kernels
 from xdplab.bisect.search import Judged, Revision, search
 
 COMMITS, BROKEN = 64, 12

@@ -24,14 +24,14 @@ from xdplab.studies.cost.points import KERNEL, CostRequest
 from xdplab.text import step
 
 if TYPE_CHECKING:
-    from xdplab.bisect import commits, counting, kernels, notes, racing
+    from xdplab.bisect import counting, notes, racing, revisions
     from xdplab.bisect import search as searching
     from xdplab.bisect.search import Judged, Revision, Revisions
     from xdplab.studies.cost import gate
 else:
-    commits, counting = lazy("xdplab.bisect.commits"), lazy("xdplab.bisect.counting")
-    kernels, notes = lazy("xdplab.bisect.kernels"), lazy("xdplab.bisect.notes")
-    racing, searching = lazy("xdplab.bisect.racing"), lazy("xdplab.bisect.search")
+    counting, notes = lazy("xdplab.bisect.counting"), lazy("xdplab.bisect.notes")
+    racing, revisions = lazy("xdplab.bisect.racing"), lazy("xdplab.bisect.revisions")
+    searching = lazy("xdplab.bisect.search")
     gate = lazy("xdplab.studies.cost.gate")
 
 EXIT_CODES = {"good": 0, "bad": 1, "skip": 125}
@@ -170,8 +170,8 @@ def bisect(
         request = _request(file, wanted, programs, lab_name)
         notes.require_name(name)
         work = notes.Notes.start(out, name, request)
-    with work.writer(), _revisions(work) as revisions:
-        culprit = _searched(work, revisions, as_json)
+    with work.writer(), _revisions(work) as between:
+        culprit = _searched(work, between, as_json)
     if as_json:
         print_json(culprit.to_json())
     else:
@@ -194,12 +194,12 @@ def _request(file: str | None, wanted: Wanted, programs: ProgramSettings, lab: s
             raise PlanError("--build: kernels are compared with one program", remedy="with --repo, or leave it out")
         if not Path(path).is_file():
             raise PlanError(f"{path}: there is no such file", remedy="with --repo its commits are searched")
-        names = kernels.in_order(good, bad, wanted.kernel, tested_kernels())
+        names = revisions.in_order(good, bad, wanted.kernel, tested_kernels())
         good, bad, path, repo = names[0], names[-1], str(Path(path).resolve()), None
     else:
         if len(wanted.kernel) > 1:
             raise PlanError("--kernel: commits are compared in one kernel")
-        repository = commits.Repository(wanted.repo)
+        repository = revisions.Repository(wanted.repo)
         names = wanted.kernel or (KERNEL,)
         good, bad = repository.commit("--good", good), repository.commit("--bad", bad)
         repository.require_ancestor(good, bad)
@@ -229,32 +229,32 @@ def _settings(programs: ProgramSettings) -> str:
 def _revisions(work: notes.Notes) -> Iterator[Revisions]:
     request = work.request
     if request.repo is None:
-        yield kernels.Kernels([*map(kernels.revision, request.kernels)], Path(request.file))
+        yield revisions.Kernels([*map(revisions.revision, request.kernels)], Path(request.file))
         return
-    repository = commits.Repository(Path(request.repo))
+    repository = revisions.Repository(Path(request.repo))
     if request.build is not None:
         repository.require_trust(request.build)
     candidate = (request.file, request.kernels[0])
     with closing(
-        commits.Commits(repository, request.good, request.bad, candidate, request.build, work.clone)
+        revisions.Commits(repository, request.good, request.bad, candidate, request.build, work.clone)
     ) as between:
         yield between
 
 
-def _searched(work: notes.Notes, revisions: Revisions, as_json: bool) -> searching.Culprit:
+def _searched(work: notes.Notes, between: Revisions, as_json: bool) -> searching.Culprit:
     def show(revision: Revision, verdict: Judged) -> None:
         tell(f"{verdict.answer}: {revision.title}: {verdict.words}", err=as_json)
 
-    total = revisions.total
+    total = between.total
     what = "kernel" if work.request.repo is None else "commit"
     tell(f"searching {total} {what}s; `xdplab bisect --resume {work.path}` continues if it is interrupted", err=as_json)
     make = racing.RaceJudge if work.request.by == "race" else counting.CostJudge
-    with closing(make(work, revisions)) as judge:
+    with closing(make(work, between)) as judge:
         ends = judge.measure_ends()
-        for revision, verdict in zip((revisions.good, revisions.bad), ends, strict=True):
+        for revision, verdict in zip((between.good, between.bad), ends, strict=True):
             show(revision, verdict)
-        verdicts = searching.search(revisions, judge.judge, show)
-        suspects, before = revisions.suspects(), revisions.before()
+        verdicts = searching.search(between, judge.judge, show)
+        suspects, before = between.suspects(), between.before()
         with step("comparing both sides of the step"):
             difference = judge.difference(before, suspects[-1])
     return searching.Culprit(work.path, what, suspects, before, total, ends, judge.at, verdicts, difference)

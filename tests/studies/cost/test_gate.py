@@ -10,8 +10,7 @@ from pydantic import TypeAdapter
 
 from xdplab.cli.answers import ANSWERS
 from xdplab.errors import ResultsError
-from xdplab.studies.cost.comparing import ComparedCosts
-from xdplab.studies.cost.gate import Case, CostDifference, Gate, compared, read_baseline, write_baseline
+from xdplab.studies.cost.gate import Case, ComparedCosts, CostDifference, Gate, compared, read_baseline, write_baseline
 from xdplab.studies.cost.points import kernel_of
 
 THIRD = Fraction(169073, 128)

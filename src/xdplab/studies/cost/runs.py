@@ -21,8 +21,8 @@ from xdplab.deploy.afxdp import AfxdpRequest
 from xdplab.errors import HostError, ResultsWarning, UnsupportedError
 from xdplab.programs.build import DEVICE_BOUND
 from xdplab.run.rundir import RunDirectory, read_json
-from xdplab.studies.cost.comparing import compare
 from xdplab.studies.cost.counts import COUNTED, DRIVEN, SYMBOLS, cost_in, messages_of
+from xdplab.studies.cost.gate import compare
 from xdplab.studies.cost.gathering import gather
 from xdplab.studies.cost.points import (
     AF_XDP,

@@ -1,4 +1,6 @@
-"""The commits of a user's repository. git itself bisects, in a clone that shares the user's objects.
+"""What is bisected: the commits of a user's repository, or kernels in their order, of one program.
+
+Of commits git itself bisects, in a clone that shares the user's objects.
 
 A worktree would stand in the user's repository, and run its hooks. The clone has its own index, HEAD and references:
 nothing is written into the repository.
@@ -10,7 +12,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +21,9 @@ from xdplab import trust
 from xdplab.bisect.search import Answer, Candidate, Revision
 from xdplab.errors import HostError, PlanError, ProgramError
 from xdplab.hosts.local import LocalHost
+from xdplab.labs.base import ARCHITECTURE_MARK
+from xdplab.studies.guests import counting_kernel, kernel_release
+from xdplab.text import natural
 
 BUILD_S = 1800.0
 _LOCAL = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE",
@@ -161,3 +166,60 @@ def git(folder: Path, *arguments: str, what: str = "", fine: tuple[int, ...] = (
         words = next((line for line in lines if line.startswith(("fatal: ", "error: "))), lines[-1])
         raise PlanError(f"{what or f'git {arguments[0]}'}: {words.removeprefix('fatal: ')}")
     return done.stdout.strip("\n")
+
+
+def in_order(good: str, bad: str, between: Sequence[str], tested: Sequence[str]) -> tuple[str, ...]:
+    """Return the kernels from good to bad: with those ``between``, in the order given, or else with the ``tested`` ones
+    whose versions lie between. Raises PlanError for a kernel that is named twice, LabError for one that is none."""
+    version, _, architecture = good.partition(ARCHITECTURE_MARK)
+    if not between:
+        last = bad.partition(ARCHITECTURE_MARK)[0]
+        mark = f"{ARCHITECTURE_MARK}{architecture}" if architecture else ""
+        inside = [one for one in tested if natural(version) < natural(one) < natural(last)]
+        between = [f"{one}{mark}" for one in sorted(inside, key=natural)]
+    names = tuple(map(counting_kernel, (good, *between, bad)))
+    if len(set(names)) != len(names):
+        raise PlanError(f"a kernel is named twice: {', '.join(names)}", remedy="--good OLD --bad NEW, each once")
+    return names
+
+
+def revision(name: str) -> Revision:
+    return Revision(name, f"Linux {kernel_release(name)}")
+
+
+class Kernels:
+    """Kernels of which the first is good and the last bad."""
+
+    def __init__(self, revisions: Sequence[Revision], file: Path) -> None:
+        self._all, self._file = list(revisions), file
+        self._good, self._bad = 0, len(revisions) - 1
+        self._skipped: set[str] = set()
+        self.good, self.bad, self.total = self._all[0], self._all[-1], self._bad
+
+    def choose(self) -> Revision | None:
+        """Return the one nearest to the middle."""
+        left = [n for n in range(self._good + 1, self._bad) if self._all[n].key not in self._skipped]
+        middle = (self._good + self._bad) / 2
+        return self._all[min(left, key=lambda n: abs(n - middle))] if left else None
+
+    def mark(self, revision: Revision, answer: Answer) -> None:
+        number = self._all.index(revision)
+        if answer == "good":
+            self._good = number
+        elif answer == "bad":
+            self._bad = number
+        else:
+            self._skipped.add(revision.key)
+
+    def suspects(self) -> list[Revision]:
+        return self._all[self._good + 1 : self._bad + 1]
+
+    def before(self) -> Revision:
+        return self._all[self._good]
+
+    @contextmanager
+    def candidate(self, revision: Revision) -> Iterator[Candidate]:
+        yield Candidate(self._file, revision.key)
+
+    def close(self) -> None:
+        """Nothing was made."""
