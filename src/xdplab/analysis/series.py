@@ -129,7 +129,6 @@ def same_reason(trials: pd.DataFrame) -> pd.Series:
 
 
 def valid(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return the settled, valid trials."""
     last = settled(trials)
     return rows_where(last, last["verdict"].eq("valid"))
 

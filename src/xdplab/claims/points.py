@@ -211,7 +211,6 @@ def _text(value: Any) -> str:
 
 
 def metrics_of(run: Run[Any]) -> list[str]:
-    """Return the metrics of which a run has values."""
     if run.kind.name == "cost":
         return [_metric(part) for part in gate.TOTALS]
     return [str(name) for name in run.rows().columns]

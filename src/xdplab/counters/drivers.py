@@ -46,7 +46,6 @@ class Driver:
 
     @property
     def names(self) -> Names:
-        """All of its counters."""
         kinds = (self.received, self.sent or (), self.refused, self.tx, self.drop, self.redirect, self.forwarded)
         return tuple(name for kind in (*kinds, self.lost) for name in kind)
 

@@ -131,7 +131,6 @@ def install(host: Host, role: Role, device: str, directory: str, *, reader: str,
 
 
 def metric_collector(name: str) -> str:
-    """Return the collector name of a user's metric."""
     return f"metric_{name}"
 
 

@@ -213,7 +213,6 @@ class Readings:
         return record_file(role, recorder_name, "run.json") in self.files
 
     def text(self, name: str) -> str:
-        """Return a file as text."""
         return self._parse(name, _text)
 
     def chosen(self, scope: Scope, cpu: int) -> bool:

@@ -87,12 +87,10 @@ SCRIPTS = tuple(row.script for row in RECORDERS if row.script)
 
 
 def collector(name: str) -> Collector:
-    """Return the collector called ``name``."""
     return next(row for row in COLLECTORS if row.name == name)
 
 
 def recorder(name: str) -> Recorder:
-    """Return the recorder called ``name``."""
     return next(row for row in RECORDERS if row.name == name)
 
 

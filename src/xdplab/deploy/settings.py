@@ -174,12 +174,11 @@ class EthtoolCounts:
         return {self.names[label]: int(number) for label, number in numbers if label in self.names}
 
 
-@dataclass(frozen=True)
 class Features:
     """Offloads and other switches of ``ethtool -k``, those that can be changed, under ethtool's short names."""
 
-    prefix: str = "features"
-    layout: str = r"Features for .*:|[\w-]+: (?:on|off)(?: \[.*\])?"
+    prefix = "features"
+    layout = r"Features for .*:|[\w-]+: (?:on|off)(?: \[.*\])?"
 
     def question(self, interface: str) -> list[str]:
         return ["ethtool", "-k", interface]
@@ -208,12 +207,11 @@ class Features:
         return [one for name in names for wish in ("off", "on") for one in ethtool("-K", interface, [name, wish])]
 
 
-@dataclass(frozen=True)
 class LinkSettings:
     """MTU in bytes (L2 payload), promiscuous mode, and whether the link is up."""
 
-    prefix: str = "link"
-    layout: str = ".*"
+    prefix = "link"
+    layout = ".*"
 
     def question(self, interface: str) -> list[str]:
         return ["ip", "-j", "link", "show", "dev", interface]

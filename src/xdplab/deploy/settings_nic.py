@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from xdplab.deploy.settings import (
     CHANNELS,
@@ -41,12 +40,11 @@ FLOWS = ("tcp4", "udp4", "tcp6", "udp6")
 _CPUFREQ = "/sys/devices/system/cpu"
 
 
-@dataclass(frozen=True)
 class Coalescing:
     """How long the NIC collects frames before it interrupts: µs, frames, and whether it adapts these by itself."""
 
-    prefix: str = "coalesce"
-    layout: str = r"Coalesce parameters for .*:|(?:Adaptive|CQE mode) RX:.*|[a-z-]+:\s+(?:\d+|on|off|n/a)"
+    prefix = "coalesce"
+    layout = r"Coalesce parameters for .*:|(?:Adaptive|CQE mode) RX:.*|[a-z-]+:\s+(?:\d+|on|off|n/a)"
 
     def question(self, interface: str) -> list[str]:
         return ["ethtool", "-c", interface]
@@ -78,12 +76,11 @@ class Coalescing:
         return [word for text in texts for word in text]
 
 
-@dataclass(frozen=True)
 class Pause:
     """Ethernet flow control: with it a slow DUT slows the sender instead of losing frames."""
 
-    prefix: str = "pause"
-    layout: str = r"Pause parameters for .*:|(?:Autonegotiate|[RT]X(?: negotiated)?):\s+(?:on|off)"
+    prefix = "pause"
+    layout = r"Pause parameters for .*:|(?:Autonegotiate|[RT]X(?: negotiated)?):\s+(?:on|off)"
 
     def question(self, interface: str) -> list[str]:
         return ["ethtool", "-a", interface]
@@ -105,7 +102,6 @@ ethtool -X "$@" || exit
 """
 
 
-@dataclass(frozen=True)
 class Rss:
     """Receive-side scaling: the table from a frame's hash to a queue, the hash's key, function and transformation.
 
@@ -113,8 +109,8 @@ class Rss:
     kernel's own order.
     """
 
-    prefix: str = "rss"
-    layout: str = (
+    prefix = "rss"
+    layout = (
         r"RX flow hash .*:|RSS (?:hash key|hash function|input transformation):|Operation not supported|"
         r"\d+:(?:\s+\d+)+|(?:[0-9a-f]{2}:)+[0-9a-f]{2}|[\w-]+: (?:on|off)"
     )
@@ -148,12 +144,11 @@ class Rss:
         return [Command(("sh", "-c", _SET_TABLE, "sh", interface, *value.split()))]
 
 
-@dataclass(frozen=True)
 class HashFields:
     """The fields of a frame that the RSS hash covers, by type of flow: ``udp4`` is ``sdfn`` with ports, else ``sd``."""
 
-    prefix: str = "hash"
-    layout: str = "# .*|.* flows use these fields .*|None|" + "|".join(map(re.escape, HASH_FIELDS))
+    prefix = "hash"
+    layout = "# .*|.* flows use these fields .*|None|" + "|".join(map(re.escape, HASH_FIELDS))
 
     def question(self, interface: str) -> list[str]:
         script = f"none=1; for flow in {' '.join(FLOWS)}; do "  # a driver may hash only some types
@@ -176,12 +171,11 @@ class HashFields:
         return [one for flow, fields in pairs for one in ethtool("-N", interface, ["rx-flow-hash", flow, str(fields)])]
 
 
-@dataclass(frozen=True)
 class PrivateFlags:
     """A driver's own switches, under its own names: ``legacy-rx``, ``rx_striding_rq``."""
 
-    prefix: str = "flags"
-    layout: str = r"Private flags for .*:|\S.*: (?:on|off)"
+    prefix = "flags"
+    layout = r"Private flags for .*:|\S.*: (?:on|off)"
 
     def question(self, interface: str) -> list[str]:
         return ["ethtool", "--show-priv-flags", interface]
@@ -194,12 +188,11 @@ class PrivateFlags:
         return ethtool("--set-priv-flags", interface, words)
 
 
-@dataclass(frozen=True)
 class IrqAffinity:
     """Which CPUs serve each of the device's interrupts, by interrupt number: ``irq.48`` is ``0-3``."""
 
-    prefix: str = "irq"
-    layout: str = r"\d+ [\d,-]+"
+    prefix = "irq"
+    layout = r"\d+ [\d,-]+"
 
     def question(self, interface: str) -> list[str]:
         # The interrupts of a virtio device are those of the PCI device above it.
@@ -217,12 +210,11 @@ class IrqAffinity:
         return [to_file(f"/proc/irq/{number}/smp_affinity_list", str(cpus)) for number, cpus in values.items()]
 
 
-@dataclass(frozen=True)
 class Napi:
     """Whether the device receives in its own threads, which the scheduler may move to another CPU."""
 
-    prefix: str = "napi"
-    layout: str = "[01]"
+    prefix = "napi"
+    layout = "[01]"
 
     def question(self, interface: str) -> list[str]:
         return ["cat", f"/sys/class/net/{interface}/threaded"]
@@ -236,12 +228,11 @@ class Napi:
         return [to_file(f"/sys/class/net/{interface}/threaded", str(int(value))) for value in values.values()]
 
 
-@dataclass(frozen=True)
 class Governor:
     """The governor of each CPU. It belongs to the machine, not to the interface: a run neither sets nor restores it."""
 
-    prefix: str = "governor"
-    layout: str = r"/.*:\S+"
+    prefix = "governor"
+    layout = r"/.*:\S+"
 
     def question(self, interface: str) -> list[str]:
         return ["sh", "-c", f"grep -sH . {_CPUFREQ}/cpu*/cpufreq/scaling_governor"]

@@ -250,7 +250,6 @@ def _panel_width(columns: int, style: Style) -> float:
 def _panel(
     ax: Axes, marks: pd.DataFrame, look: Look, hues: dict[str, kinds.Paint], places: dict[object, float]
 ) -> list[Group]:
-    """Draw the marks of one panel."""
     drawn = []
     labels = marks["hue"].fillna("")
     barred = [hue for hue in hues if (marks["kind"].isin(kinds.SIDE_BY_SIDE) & labels.eq(hue)).any()]

@@ -140,7 +140,6 @@ class View:
         return (f"{first}, {words.intervals}" if barred and words.intervals else first, *more)
 
     def captioned(self, caption: Sequence[str], short: Sequence[str] = ()) -> View:
-        """Return the view with another caption."""
         words = replace(self.look.words, caption=tuple(caption), short_caption=tuple(short))
         return View(self.marks, replace(self.look, words=words))
 

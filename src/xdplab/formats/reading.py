@@ -190,7 +190,6 @@ _PLAIN: dict[Any, _Reader] = {int: _count, float: _size, str: _text, bool: _trut
 
 
 def text_field(fields: dict[str, object], key: str, tool: str, *, line: int | None = None) -> str:
-    """Return the string at ``key``."""
     value = fields.get(key)
     if not isinstance(value, str):
         refuse(tool, f"no text in field `{key}`", line=line, text=repr(value))

@@ -263,7 +263,6 @@ def parse_veristat(text: str) -> list[dict[str, Any]]:
 
 
 def _fields(line: str, columns: list[str], number: int) -> dict[str, str]:
-    """Return a line's fields by column."""
     try:
         (fields,) = csv.reader([line], strict=True)
     except csv.Error as error:

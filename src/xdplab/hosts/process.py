@@ -177,7 +177,6 @@ class OutputStream:
 
     @property
     def last(self) -> bytes:
-        """Return the last bytes that are stored."""
         with self._changed:
             return self._read(max(self._stored - 4096, 0), self._stored)
 

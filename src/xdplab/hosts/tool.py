@@ -182,7 +182,6 @@ class ToolSession:
         return HostError(f"{self.host.name}: {self.argv[0]}: {text}")
 
     def refused(self, message: Message) -> XdplabError:
-        """Return the error for an error line."""
         kind = error_class(message, self._refusals)
         return kind(f"{self.host.name}: {message.get('step')}: {message_of(message)}")
 
@@ -229,7 +228,6 @@ class HostReading:
         return {"run": (), "file": ("cat",), "settings": ("reader", "settings")}[self.kind] + self.words
 
     def line(self) -> str:
-        """Return the tool's line for it."""
         return " ".join([self.kind, *(word.encode(errors="surrogateescape").hex() for word in self.words)])
 
 
@@ -242,7 +240,6 @@ class Reader(ToolSession):
 
     @property
     def name(self) -> str:
-        """The host's name."""
         return self.host.name
 
     def run(self, argv: Sequence[str], *, deadline_s: float = ANSWER_S, check: bool = True) -> Result:

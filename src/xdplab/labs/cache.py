@@ -35,7 +35,6 @@ class Entry:
 
 
 def cache_dir() -> Path:
-    """Return the folder of this cache."""
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home).absolute() / "xdplab"
 

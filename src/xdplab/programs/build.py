@@ -53,7 +53,6 @@ class BuiltProgram:
 
     @property
     def object(self) -> Path:
-        """The BPF object."""
         return self.directory / "program.bpf.o"
 
     @property

@@ -101,7 +101,6 @@ class Interpreter:
         return next(region for region in self._regions.values() if region.name == name)
 
     def run(self, frame: bytes) -> PacketRun:
-        """Run the program on one frame."""
         kept = len(self._regions)
         packet = self._packet = self._add(Region("frame", bytearray(frame)))
         self._copied = {}

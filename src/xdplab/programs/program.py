@@ -58,7 +58,6 @@ class Program:
 
     @property
     def source(self) -> Text:
-        """The C text."""
         return Text((self.built.directory / "program.c").read_text())
 
     @property

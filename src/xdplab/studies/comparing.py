@@ -53,7 +53,6 @@ class ComparedRuns:
     decision: Decision
 
     def named(self, first: str, second: str) -> ComparedRuns:
-        """Return it with other names for its runs."""
         doubts = zip((first, second), self.doubts.values(), strict=True)
         return replace(self, names=(first, second), doubts=dict(doubts))
 

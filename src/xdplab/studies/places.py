@@ -81,7 +81,6 @@ class Place:
     """What its numbers depend on that it cannot be asked itself, by name."""
 
     def record_place(self, facts: PlaceFacts) -> None:
-        """Record the place of a trial."""
         facts.kernel_release, facts.clock, facts.label = self.release, self.clock, self.label
 
     @property

@@ -112,7 +112,6 @@ def write_report(
 
 
 def html(parts: Sequence[Part], both: Part | None, *, author: str | None = None, licence: str | None = None) -> str:
-    """Return the page."""
     return rendered(
         HERE / TEMPLATE,
         script=(HERE / SCRIPT).read_text(),
@@ -175,7 +174,6 @@ def part_of(run: Run[Any]) -> Part:
 
 
 def claims(run: Run[Any]) -> list[Table]:
-    """Return the table of the run's claims, if it has any."""
     if not ((run.directory.path / CLAIMS_FILE).exists() or getattr(run.plan, "claims", None)):
         return []
     judged = claims_room("judged")

@@ -165,7 +165,6 @@ def selected(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
 
 
 def drawn_repetition(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
-    """Return the rows of the repetition that was drawn."""
     return rows[rows["repetition"] == rows["mode"].map(spec.repetitions)]
 
 

@@ -170,7 +170,6 @@ def _ring_of(depth: int, values: pd.Series, by: pd.Series, *, at_work_only: bool
 
 
 def ring_depths(trials: pd.DataFrame) -> dict[tuple[str, int], int]:
-    """Return the entries of ``rings``."""
     return {key: ring.entries for key, ring in rings(trials).items()}
 
 

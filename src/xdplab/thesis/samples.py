@@ -200,7 +200,6 @@ class Counters:
 
 
 def counters_of(rows: Rows) -> Counters:
-    """Return the counters in a run's rows."""
     ends = [float(times[-1]) for column in (TX_TIME, RX_TIME) if len(times := _finite(rows[:, column]))]
     tx, rx = (_growing(rows[:, times], rows[:, packets]) for times, packets in _COUNTERS)
     return Counters(tx, rx, min(ends) if ends else None)

@@ -80,7 +80,6 @@ class GuestKeeper(lab_keeper.Keeper):
         self.received = b""
 
     def start(self) -> GuestProcess:
-        """Start the guest."""
         raise NotImplementedError
 
     def reach(self) -> None:

@@ -195,7 +195,6 @@ def built_using(package: Path, source: str) -> str:
 
 
 def extract(package: Path, folder: Path) -> None:
-    """Unpack all of a package."""
     done = subprocess.run(["dpkg-deb", "-x", str(package), str(folder)], capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"dpkg-deb cannot unpack {package.name}: {done.stderr.strip()[-300:]}")

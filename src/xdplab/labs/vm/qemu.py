@@ -46,7 +46,6 @@ class KeyPair:
 
 
 def key_pair() -> KeyPair:
-    """Return a new key pair."""
     key, encoding = ed25519.Ed25519PrivateKey.generate(), serialization.Encoding
     private = key.private_bytes(encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
     public = key.public_key().public_bytes(encoding.OpenSSH, serialization.PublicFormat.OpenSSH)

@@ -153,7 +153,6 @@ class CostStudy:
         self.end()
 
     def end(self) -> None:
-        """End the guest."""
         self._stack.close()
         self.place = self._guest = None
 

@@ -162,7 +162,6 @@ class TrafficSession:
 
     @property
     def _ends(self) -> tuple[Endpoint, ...]:
-        """The ends of all links of the session."""
         return endpoints(self._lab) + self._second_ends
 
     def _await_let_go(self) -> None:

@@ -85,7 +85,6 @@ class ComparedPrograms:
 
     @property
     def table(self) -> pd.DataFrame:
-        """The programs that are shown."""
         return self.programs if self.top is None else self.programs.head(self.top)
 
     @property

@@ -80,7 +80,6 @@ class TrialSource:
 
     @property
     def window(self) -> Burst:
-        """The measured burst."""
         return required(self.bursts.get("rate"), "the generator's output has no measured burst")
 
     @property
