@@ -136,7 +136,8 @@ def within_quotes(line: str, objects: Mapping[str, Any], results: str = "results
         return "", []
     (before, _, verb), (keyword, entry, key, begun) = call[1].rpartition("."), call.groups()[1:]
     first = re.match(r"""["']?(\w*)""", line[call.end(1) + 1 :])
-    run = next((one for one in (objects.get(before), objects.get(first[1] if first else "")) if _is_run(one)), None)
+    things = (objects.get(before), objects.get(first[1] if first else ""))
+    run = next((one for one in things if hasattr(type(one), "trials")), None)
     words = table()
     offers = _offers(words, [], results) | ({} if run is None else _of_run(run))
     if key:
@@ -148,10 +149,6 @@ def within_quotes(line: str, objects: Mapping[str, Any], results: str = "results
     else:
         what = "column" if keyword in _COLUMNS else _behind(words, verb, first[1] if first else "", keyword)
     return begun, _offered(what, begun, offers) or (_offered("column", begun, offers) if entry and not key else [])
-
-
-def _is_run(thing: Any) -> bool:
-    return hasattr(type(thing), "trials")
 
 
 def _of_run(run: Any) -> dict[str, Offer]:

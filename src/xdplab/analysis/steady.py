@@ -48,16 +48,12 @@ def course(ends_s: Sequence[float], frames: Sequence[int], window_s: float) -> C
     middles = [end - length / 2 for end, length in zip(edges[1:], lengths, strict=False)]
     if not any(rates):
         return Course("steady", 0.0)
-    _, change, sigmas = min(_step(rates, edges), _trend(rates, middles, window_s), key=_error)
+    _, change, sigmas = min(_step(rates, edges), _trend(rates, middles, window_s), key=lambda fit: fit[0])
     return change if abs(change.change) > CHANGE and sigmas > SIGMAS else Course("steady", 0.0)
 
 
 _Fit = tuple[float, Course, float]
 """The residual sum of squares, the description, and the change in standard errors."""
-
-
-def _error(fit: _Fit) -> float:
-    return fit[0]
 
 
 def _squares(values: Sequence[float]) -> float:

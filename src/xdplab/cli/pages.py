@@ -48,7 +48,7 @@ def commands() -> str:
     for path, command in _tree(cli, described()):
         parts += [
             f"{'#' * (2 + path.command_path.count(' '))} {path.command_path}",
-            _block(command.get_help(path)),
+            f"```text\n{command.get_help(path)}\n```",
         ]
     return "\n\n".join(parts) + "\n"
 
@@ -74,10 +74,6 @@ def manual() -> str:
         shown = (f"\\&{line}" if line.startswith((".", "'")) else line for line in help_lines)
         parts += [f".SH {path.command_path.upper()}", ".nf", *shown, ".fi"]
     return "\n".join(parts) + "\n"
-
-
-def _block(text: str) -> str:
-    return f"```text\n{text}\n```"
 
 
 def errors() -> str:

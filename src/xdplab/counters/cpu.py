@@ -60,12 +60,8 @@ def at_work(readings: Readings) -> int:
     return sum(share >= AT_WORK * busiest for share in shares)
 
 
-def _sampled(readings: Readings, role: Role) -> bool:
-    return f"{role}.samples.out" in readings.files
-
-
 def _bounds(readings: Readings, role: Role) -> tuple[tuple[CpuTicks, ...], tuple[CpuTicks, ...]]:
-    if _sampled(readings, role):
+    if f"{role}.samples.out" in readings.files:
         first, last = window(readings.samples(role))
         return first.cpus, last.cpus
     return readings.procstat(role, "before"), readings.procstat(role, "after")

@@ -58,11 +58,8 @@ def distribution(os_release: str) -> str | None:
     """Return the column for the machine of this /etc/os-release, or None."""
     lines = (line.partition("=") for line in os_release.splitlines())
     values = {key: value.strip("\"'") for key, _, value in lines}
-    return _first_known([values.get("ID", ""), *values.get("ID_LIKE", "").split()])
-
-
-def _first_known(words: Iterable[str]) -> str | None:
-    return next((word for word in words if word in INSTALLERS), None)
+    names = [values.get("ID", ""), *values.get("ID_LIKE", "").split()]
+    return next((name for name in names if name in INSTALLERS), None)
 
 
 VERSIONS = Path(__file__).with_name("versions.tsv")

@@ -286,14 +286,11 @@ def select(points: list[Point], only: dict[str, str]) -> list[Point]:
             raise PlanError(f"--only: {name} is not a factor", remedy=f"factors are {', '.join(factors)}")
     kept = [p for p in points if all(str(p.factors()[k]) == v for k, v in only.items())]
     if not kept:
-        raise PlanError(f"--only {_conditions(only)} leaves no point of the plan")
+        conditions = ",".join(f"{k}={v}" for k, v in only.items())
+        raise PlanError(f"--only {conditions} leaves no point of the plan")
     baselines = {replace(p, program=replace(p.program, accesses=0)).point_id for p in kept if p.program.accesses}
     wanted = {p.point_id for p in kept} | baselines  # by id: a baseline of several blocks has the passes of them all
     return [p for p in points if p.point_id in wanted]
-
-
-def _conditions(only: dict[str, str]) -> str:
-    return ",".join(f"{k}={v}" for k, v in only.items())
 
 
 @dataclass(frozen=True)

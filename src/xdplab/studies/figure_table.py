@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab.errors import NotApplicableError
-from xdplab.figures.marks import Axes, Look, Order, View, Words, marks_frame
+from xdplab.figures.marks import Axes, Look, Order, View, Words, collect, marks_frame
 
 Row = dict[Any, Any]
 Marks = list[dict[str, object]]
@@ -123,6 +123,11 @@ def each_row(figure: Figure, rows: pd.DataFrame) -> Marks:
     panel, hue = figure.columns.panel, figure.columns.hue
     labelled = rows.assign(_panel=joined(rows, panel) if panel else None, _hue=joined(rows, hue))
     return [_mark(figure, row) for row in labelled.to_dict("records")]
+
+
+def medians(figure: Figure, rows: pd.DataFrame) -> Marks:
+    """Return one mark for the rows that have panel, hue and x in common: their median, with its interval."""
+    return collect(rows, figure.name, figure.kind, figure.columns.scale, middle="median")
 
 
 def _mark(figure: Figure, row: Row) -> dict[str, object]:

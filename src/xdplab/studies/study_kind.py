@@ -86,6 +86,9 @@ def study_kind(
     """
     name = planning.study
 
+    def summary(run: Run[StudyPlan[R, P]]) -> list[str]:
+        return [*results(run.plan, run.rows()), *failures(run.plan), *run.plan.notes, run.state.text]
+
     def recipe(run: Run[StudyPlan[R, P]]) -> Recipe:
         def derived(directory: RunDirectory, before: Before) -> Tables:
             """If raw files are gone, the run's existing table stays as it is."""
@@ -109,7 +112,7 @@ def study_kind(
         at=at,
         recipe=recipe,
         tables=lambda run: tables(run.plan, run.rows()),
-        summary=lambda run: _summary(run, results(run.plan, run.rows())),
+        summary=summary,
         pictures=Views(views, possible, with_tables=True),
         metric=_first_numbers,
         around=environment.around,
@@ -202,10 +205,6 @@ def failures(plan: StudyPlan[Any, Any]) -> list[str]:
         if last.status != "measured":
             points.setdefault(str(last.reason), {})[str(trial.point)] = None
     return [f"{_first_of(list(of))}: {reason}" for reason, of in points.items()]
-
-
-def _summary(run: Run[StudyPlan[R, P]], results: list[str]) -> list[str]:
-    return [*results, *failures(run.plan), *run.plan.notes, run.state.text]
 
 
 def _first_numbers(run: Run[Any]) -> str:

@@ -53,10 +53,6 @@ def _latency_s(trials: pd.DataFrame) -> Array:
     return _column(trials, "latency_mean_ns") * 1e-9
 
 
-def _steady(trials: pd.DataFrame) -> Array:
-    return by_cpu_table(trials["softirq_by_cpu_percent"])
-
-
 def by_cpu_table(lists: pd.Series) -> Array:
     """Return (trials, CPUs) from a column of JSON lists; what is absent is NaN."""
     table = np.full((len(lists), len(CPUS)), np.nan)
@@ -86,7 +82,7 @@ EFFECTS: dict[str, dict[str, Effect]] = {
     "negative latency": {_LATENCY: _latency_s},
     "frames of others in the mean": {_LATENCY: _latency_s},
     "perf of the wrong target": dict.fromkeys(_PERF, _nothing),
-    "last sample for a run": {_SOFTIRQ: _steady},
+    "last sample for a run": {_SOFTIRQ: lambda trials: by_cpu_table(trials["softirq_by_cpu_percent"])},
     "clocks": {_RATE: lambda t: _column(t, _RATE) / _column(t, "clock_ratio")},
 }
 

@@ -50,7 +50,8 @@ def find_port(host: Host, wanted: Interface) -> Port:
     name = link["ifname"]  # the inventory may have an alternative name, which /sys and the routes do not know
     refuse_wrong_mac(host, link, wanted.mac)
     refuse_ssh_route(host, name)
-    return Port(name, _driver(host, name), _queues(host, name), _near_cpus(host, name))
+    near_cpus = _cpu_list(_text(host, f"/sys/class/net/{name}/device/local_cpulist"))
+    return Port(name, _driver(host, name), _queues(host, name), near_cpus)
 
 
 def refuse_wrong_mac(host: Host, link: dict[str, Any], wanted: str) -> None:
@@ -114,10 +115,6 @@ def _queues(host: Host, name: str) -> int:
     if not answer.ok:
         return 1
     return most_queues(parse_channels(answer.stdout))
-
-
-def _near_cpus(host: Host, name: str) -> tuple[int, ...]:
-    return _cpu_list(_text(host, f"/sys/class/net/{name}/device/local_cpulist"))
 
 
 def _text(host: Host, path: str) -> str:

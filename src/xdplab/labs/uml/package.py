@@ -110,7 +110,8 @@ def tree() -> BuildTree:
     """
     _require_tools()
     kernel = package()
-    config = _run(str(kernel.kernel), "--showconfig")
+    argv = [str(kernel.kernel), "--showconfig"]
+    config = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     compiler = compiler_for(f"uml {kernel.release}", config)
     name = f"linux-source-{kernel.series}"
 
@@ -212,7 +213,3 @@ def _symvers(kernel: Package) -> Iterator[str]:
             for _value, name, space in _SYMBOL.iter_unpack(elf.get_section_by_name(section).data()):
                 names = [text[at - base : text.index(b"\0", at - base)].decode() if at else "" for at in (name, space)]
                 yield f"0x00000000\t{names[0]}\tvmlinux\t{export}\t{names[1]}\n"
-
-
-def _run(*argv: str) -> str:
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout

@@ -81,14 +81,6 @@ def _decompressed(payload: bytes) -> bytes:
     raise ValueError(f"its vmlinuz is compressed in a way that is not known here: {payload[:6].hex()}")
 
 
-def _xz(payload: bytes) -> bytes:
-    return lzma.LZMADecompressor().decompress(payload)  # ends with the stream: the size after it does not belong to it
-
-
-def _gzip(payload: bytes) -> bytes:
-    return zlib.decompressobj(wbits=31).decompress(payload)
-
-
 def _zstd(payload: bytes) -> bytes:
     import pyarrow as pa  # imported here, because labs are used far more often than kernels are fetched
 
@@ -98,8 +90,9 @@ def _zstd(payload: bytes) -> bytes:
 
 
 _DECOMPRESSORS: dict[bytes, Callable[[bytes], bytes]] = {
-    b"\xfd7zXZ\0": _xz,
-    b"\x1f\x8b": _gzip,
+    # ends with the stream: the size after it does not belong to it
+    b"\xfd7zXZ\0": lambda payload: lzma.LZMADecompressor().decompress(payload),
+    b"\x1f\x8b": lambda payload: zlib.decompressobj(wbits=31).decompress(payload),
     b"\x28\xb5\x2f\xfd": _zstd,
 }
 

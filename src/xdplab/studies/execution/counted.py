@@ -110,7 +110,7 @@ def counted(wrapped: Sequence[Wrapped]) -> list[tuple[Counts, ...] | ProgramErro
             printed = guest.host.run(["sh", "-c", "\n".join(script)], deadline_s=_DEADLINE_S, check=False).text
             measurements = guest.measurements()
     texts = printed.split(f"{_MARK}\n")[1:]
-    ended = [_has_ended(text) for text in texts]
+    ended = ['"type":"end"' in text for text in texts]
     if sum(ended) != len(measurements) or len(texts) != len(wrapped):
         raise ProgramError(f"the guest executed {sum(ended)} of {len(wrapped)} wrappers; the last: {texts[-1][-200:]}")
     measured = iter(measurements)
@@ -118,10 +118,6 @@ def counted(wrapped: Sequence[Wrapped]) -> list[tuple[Counts, ...] | ProgramErro
         _judged(one, text, next(measured), symbols) if has_ended else ProgramError(_words(text))
         for one, text, has_ended in zip(wrapped, texts, ended, strict=True)
     ]
-
-
-def _has_ended(text: str) -> bool:
-    return '"type":"end"' in text
 
 
 def _words(text: str) -> str:

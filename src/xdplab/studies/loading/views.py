@@ -8,8 +8,8 @@ from functools import partial
 import pandas as pd
 
 from xdplab.errors import NotApplicableError
-from xdplab.figures.marks import DEFAULT_PALETTE, NO_BACKENDS, Axes, Order, collect
-from xdplab.studies.figure_table import Columns, Content, Figure, Row, views
+from xdplab.figures.marks import DEFAULT_PALETTE, NO_BACKENDS, Axes, Order
+from xdplab.studies.figure_table import Columns, Content, Figure, Row, medians, views
 from xdplab.studies.loading.points import BPF, CLOCK, MODULE
 from xdplab.studies.loading.rows import (
     BPF_PARTS,
@@ -188,10 +188,6 @@ def compiling(table: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(panel="", hue=hues, x=sizes, thing=thing, **columns)
 
 
-def _medians(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
-    return collect(rows, figure.name, figure.kind, figure.columns.scale, middle="median")
-
-
 def _how_often(content: Content) -> str:
     fewest = content.rows.groupby(["hue", "x"]).size().min()
     return "Compiled once each." if fewest == 1 else f"Medians of {fewest} or more, {_BARS}."
@@ -258,7 +254,7 @@ FIGURES = (
         caption=(f"{{places}}. {_FORMS} {_READ_ONCE}",),
     ),
     Figure(
-        "compile", compiling, _by_n("compiling, ms"), Columns(scale=1e6), collect=_medians, order=_things,
+        "compile", compiling, _by_n("compiling, ms"), Columns(scale=1e6), collect=medians, order=_things,
         caption=("This machine's time; clang for BPF, make of the kernel's headers for a module.", _how_often),
         nothing="nothing was compiled", title="Time to compile, by accesses N",
     ),

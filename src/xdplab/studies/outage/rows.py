@@ -13,11 +13,11 @@ from xdplab.absent import Absent
 from xdplab.analysis.intervals import Spread
 from xdplab.analysis.sentences import sentence
 from xdplab.analysis.values import three_digits
-from xdplab.figures.marks import Axes, Order, collect
+from xdplab.figures.marks import Axes, Order
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed, why_null
 from xdplab.run.state import Attempt, facts_of
-from xdplab.studies.figure_table import Figure, views
+from xdplab.studies.figure_table import Figure, medians, views
 from xdplab.studies.meaning import by_place
 from xdplab.studies.outage.bench import OutageFacts, gaps_of, heard_in
 from xdplab.studies.outage.points import BARE, CHANGES, MODES, OTHER_MODE, OutagePoint, OutageRequest
@@ -90,15 +90,12 @@ def name_of(event: str, mode: str) -> str:
 def middles(table: pd.DataFrame, value: str) -> pd.DataFrame:
     """Return the median of a column with its interval, a row per place, mode and event that has a value."""
     rows = []
-    for (place, label, mode, event), group in _points(table[table[value].notna()]):
+    points = table[table[value].notna()].groupby(["place", "label", "mode", "event"], sort=False)
+    for (place, label, mode, event), group in points:
         spread = Spread.of(group[value].astype(float), "ranks")
         ends = {"median": spread.median, "low": spread.low, "high": spread.high, "n": spread.n}
         rows.append({"place": place, "label": label, "mode": mode, "event": event, **ends})
     return pd.DataFrame(rows, columns=["place", "label", "mode", "event", "median", "low", "high", "n"])
-
-
-def _points(rows: pd.DataFrame) -> Any:
-    return rows.groupby(["place", "label", "mode", "event"], sort=False)
 
 
 SHOWN = {"lost": "lost_packets", "dark ms": "dark_ms", "bare ms": "bare_ms", "held ms": "held_ms"}
@@ -177,10 +174,6 @@ def changes(value: str, table: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(panel=rows["driver"] + ", " + rows["place"], x=names, value=rows[value].astype(float), **columns)
 
 
-def _medians(figure: Figure, rows: pd.DataFrame) -> list[dict[str, object]]:
-    return collect(rows, figure.name, figure.kind, middle="median")
-
-
 _ORDER = Order(
     MODES, x_values=tuple(dict.fromkeys(name_of(event, mode) for event in CHANGES for mode in OTHER_MODE.values()))
 )
@@ -189,7 +182,7 @@ _BARS = "Medians with their 95 % intervals (from six repetitions on). Hues: the 
 
 def _figure(name: str, value: str, title: str, y_label: str, note: str) -> Figure:
     return Figure(
-        name, partial(changes, value), Axes("", y_label, share_y=False), kind="beside", collect=_medians, order=_ORDER,
+        name, partial(changes, value), Axes("", y_label, share_y=False), kind="beside", collect=medians, order=_ORDER,
         caption=("{places}.", note, _BARS), nothing="nothing was measured", title=title,
     )  # fmt: skip
 

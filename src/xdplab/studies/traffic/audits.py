@@ -155,7 +155,7 @@ def fits_by_repetition(trials: pd.DataFrame) -> list[Fit]:
     firsts = limited.iloc[[place for place, _ in lines]]
     fits = []
     for first, (_, line), setting in zip(firsts.to_dict("records"), lines, _settings(firsts), strict=True):
-        values = [_or_none(value) for value in (line.t0_se, line.c_se, line.r2)]
+        values = [None if isnan(value) else value for value in (line.t0_se, line.c_se, line.r2)]
         fits.append(
             Fit(
                 str(first["mode"]), int(first["queues"]), int(first["repetition"]), str(first["program_name"]),
@@ -179,10 +179,6 @@ def _settings(firsts: pd.DataFrame) -> list[str]:
 
 def _level(value: object) -> str:
     return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _or_none(value: float) -> float | None:
-    return None if isnan(value) else value
 
 
 def _entry_lines(entry: AuditEntry, *, named: bool) -> list[str]:

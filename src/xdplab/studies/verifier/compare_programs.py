@@ -97,7 +97,7 @@ class ComparedPrograms:
     def to_json(self) -> dict[str, Any]:
         """Return everything, for a script; the points are the programs shown."""
         verdict = {code: word for word, code in EXIT_CODES.items()}[self.exit_code]
-        points = [{k: _plain(v) for k, v in row.items()} for row in records(self.table)]
+        points = [{k: None if is_null(v) else v for k, v in row.items()} for row in records(self.table)]
         judged = {"beyond": list(self.beyond), "open": [*self.open, *self.notes]}
         return compared_json(self.names, self.metrics, verdict, points, **judged)
 
@@ -355,10 +355,6 @@ def _arrow(row: Row, name: str) -> str:
 
 def _word(value: object) -> str:
     return "?" if is_null(value) else value if isinstance(value, str) else f"{value:.0f}"
-
-
-def _plain(value: object) -> object:
-    return None if is_null(value) else value
 
 
 def _order(run: Run[Any]) -> Callable[[str], tuple[int, str]]:

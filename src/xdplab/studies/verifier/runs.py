@@ -113,10 +113,6 @@ def given_in(plan: VerifierPlan) -> Given:
     )
 
 
-def _table(plan: VerifierPlan) -> pd.DataFrame:
-    return table_of(plan.directory, plan.trials)
-
-
 def _tables(plan: VerifierPlan, table: pd.DataFrame) -> dict[str, Table]:
     largest = largest_of(plan.directory, plan.trials)
     tables = tables_of(table, largest)
@@ -146,7 +142,7 @@ STUDY = study_kind(
         "verifier", "What time and memory does the verifier take?", VerifierRequest, VerifierPoint, gather, smallest
     ),
     session=session,
-    table=_table,
+    table=lambda plan: table_of(plan.directory, plan.trials),
     tables=_tables,
     views=VIEWS,
     results=results,
@@ -160,12 +156,9 @@ def _chosen_compilers(request: VerifierRequest) -> list[Compiler]:
     chosen = [c for c in here if not request.compilers or c.name in request.compilers]
     unknown = set(request.compilers) - {c.name for c in here}
     if unknown:
-        raise PlanError(f"--compiler: {', '.join(sorted(unknown))} is not here", remedy=f"here are {_names(here)}")
+        names = ", ".join(c.name for c in here) or "none"
+        raise PlanError(f"--compiler: {', '.join(sorted(unknown))} is not here", remedy=f"here are {names}")
     return [*chosen[:1], *chosen[-1:]][: len(chosen)] if request.smallest else chosen
-
-
-def _names(compilers: Sequence[Compiler]) -> str:
-    return ", ".join(c.name for c in compilers) or "none"
 
 
 def members(request: VerifierRequest) -> list[Member]:
