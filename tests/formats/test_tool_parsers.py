@@ -24,16 +24,6 @@ def test_perf_values_are_numbers_or_perfs_message() -> None:
     assert counts["syscalls:sys_enter_read"].running_percent == 100
 
 
-def test_perf_intervals_and_cpus_are_kept_apart() -> None:
-    intervals = perf.parse_perf_json(recorded("perf_intervals.jsonl"))
-    assert sorted({count.interval_end_s for count in intervals if count.interval_end_s}) == [
-        0.100200858,
-        0.200719931,
-        0.301172451,
-        0.351258704,
-    ]
-
-
 @pytest.mark.parametrize(
     ("version", "switches"), [("6.1.192", [33, 13]), ("6.12.107", [13, 185]), ("7.2.13", [23, 332])]
 )
@@ -122,7 +112,7 @@ def test_a_list_of_events_is_split_as_perf_does(events: str, asked: tuple[str, .
     ],
 )
 def test_a_count_has_the_name_that_was_asked_for(printed: str, asked: tuple[str, ...], name: str) -> None:
-    count = perf.PerfCount(printed, 5.0, None, "", 1, 100.0)
+    count = perf.PerfCount(printed, 5.0, None, "", 100.0)
     assert [one.event for one in perf.named_as_asked([count], asked)] == [name]
 
 
@@ -138,35 +128,15 @@ def test_perf_of_a_command_is_refused() -> None:
         perf.require_system_wide(perf.target_of_header("Performance counter stats for 'sleep 5':\n"))
 
 
-@pytest.mark.parametrize(
-    ("version", "ended", "busy"),
-    [
-        ("12.6.1", [f"2026-11-21 00:59:{s}" for s in (37, 38, 39)], 0.99),
-        ("12.7.5", [f"2026-11-22 14:29:{s}" for s in (48, 49, 50, 51)], 100),
-    ],
-)
-def test_sar_samples(version: str, ended: list[str], busy: float) -> None:
-    samples = proc.parse_sadf(recorded(f"sadf_{version}.json"))
-    assert [sample.ended_at for sample in samples] == ended
-    everything, first = samples[0].cpus[:2]
-    assert (everything.cpu, everything.soft) == (None, 0)
-    assert (first.cpu, first.busy) == (0, pytest.approx(busy))
-    assert samples[0].interfaces[0].interface == "lo"
+@pytest.mark.parametrize(("version", "intervals"), [("12.6.1", 3), ("12.7.5", 4)])
+def test_sar_samples(version: str, intervals: int) -> None:
+    assert len(proc.parse_sadf(recorded(f"sadf_{version}.json"))) == intervals
 
 
 def test_sar_without_samples_is_empty_and_cut_json_is_refused() -> None:
     assert proc.parse_sadf('{"sysstat": {"hosts": [{"statistics": []}]}}') == ()
     with pytest.raises(FormatError, match="not JSON"):
         proc.parse_sadf(recorded("sadf_12.6.1.json")[:-400])
-
-
-def test_a_plain_sar_has_no_softirq_column() -> None:
-    load = '{"cpu": "0", "user": 1.0, "system": 2.0, "iowait": 3.0, "steal": 0.0, "idle": 94.0}'
-    stamp = '{"date": "d", "time": "t", "interval": 1}'
-    sample = f'{{"timestamp": {stamp}, "cpu-load": [{load}]}}'
-    (parsed,) = proc.parse_sadf(f'{{"sysstat": {{"hosts": [{{"statistics": [{sample}]}}]}}}}')
-    assert parsed.cpus[0].soft is None
-    assert parsed.cpus[0].busy == 3
 
 
 @pytest.mark.parametrize(
@@ -264,14 +234,8 @@ def test_procstat_by_cpu() -> None:
 
 def test_bpftool_programs_and_attachments() -> None:
     (program,) = bpftool.parse_programs(recorded("bpftool_programs.json"))
-    assert (program.program_id, program.tag, program.xlated_bytes, program.jited_bytes) == (
-        101,
-        "614b434cd8324ecc",
-        16,
-        23,
-    )
-    assert bpftool.parse_net(recorded("bpftool_net.json")) == (bpftool.OffloadAttachment("vd0", "native", 101),)
-    assert program.device is None
+    assert program == bpftool.LoadedProgram(101, "xdp", None)
+    assert bpftool.parse_net(recorded("bpftool_net.json")) == (("native", 101),)
     with pytest.raises(FormatError, match="get by id"):
         bpftool.parse_programs('{"error":"get by id (7): No such file or directory"}')
 
@@ -279,9 +243,8 @@ def test_bpftool_programs_and_attachments() -> None:
 def test_bpftool_tells_the_card_of_a_program_and_what_runs_beside_it() -> None:
     """Output of bpftool 7.1 for netdevsim in a guest of 6.1."""
     programs = bpftool.parse_programs(recorded("bpftool_program_offloaded.json"))
-    assert [(p.program_id, p.device, p.jited_bytes) for p in programs] == [(5, "eth1", None)]
-    both = (bpftool.OffloadAttachment("eth1", "native", 116), bpftool.OffloadAttachment("eth1", "offload", 110))
-    assert bpftool.parse_net(recorded("bpftool_net_multi.json")) == both
+    assert [(p.program_id, p.device) for p in programs] == [(5, "eth1")]
+    assert bpftool.parse_net(recorded("bpftool_net_multi.json")) == (("native", 116), ("offload", 110))
 
 
 TOOLS = sorted((RECORDED / "tools").iterdir())
@@ -299,10 +262,8 @@ def test_each_distributions_tools_tell_the_same(folder: Path) -> None:
     assert modes == {"native": ["native"], "generic": ["generic"], "none": []}
     (attached,) = links["native"].attachments
     (program,) = bpftool.parse_programs(told("bpftool_programs.json"))
-    assert (program.name, program.type, program.tag) == ("reflect", "xdp", "79aa95555f6b99c7")
-    assert bpftool.parse_net(told("bpftool_net.json")) == (
-        bpftool.OffloadAttachment("vd0", "native", program.program_id),
-    )
+    assert program.type == "xdp"
+    assert bpftool.parse_net(told("bpftool_net.json")) == (("native", program.program_id),)
     assert attached.program_id == program.program_id
     statistics = ethtool.parse_statistics(told("ethtool_S.txt"))
     assert {"rx_queue_0_xdp_packets", "rx_queue_1_xdp_packets"} <= statistics.keys()

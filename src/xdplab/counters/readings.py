@@ -33,7 +33,6 @@ from xdplab.formats.perf import (
 from xdplab.formats.proc import (
     CpuTicks,
     Link,
-    SarSample,
     SoftnetCpu,
     parse_cpu_line,
     parse_link,
@@ -192,8 +191,9 @@ class Readings:
         self._require(file, snapshot_file("dut", "clock", when, "err"), "the CPUs' clock was not read")
         return self._parse(file, parse_cpuclock)
 
-    def sar(self, role: Role) -> tuple[SarSample, ...]:
-        return cast("tuple[SarSample, ...]", self._record(role, "sar"))
+    def sar(self, role: Role) -> tuple[dict[str, object], ...]:
+        """Return sar's intervals, which a user reads: no value is made of them."""
+        return cast("tuple[dict[str, object], ...]", self._record(role, "sar"))
 
     def perf(self, role: Role) -> tuple[PerfCount, ...]:
         """Return perf's counts. Raises Absent unless its recorded argument vector shows that it counted whole CPUs."""

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Literal, get_args
 
 from xdplab.errors import FormatError
-from xdplab.formats.reading import count_field, count_of, lines_of, object_of, optional_number, refuse, text_field
+from xdplab.formats.reading import count_of, lines_of, object_of, optional_number, refuse, text_field
 
 TOOL = "perf stat"
 Missing = Literal["<not supported>", "<not counted>"]
@@ -40,18 +40,15 @@ class PerfCount:
     """One event, named as it was asked for, of one interval and CPU.
 
     ``value`` is None for ``reason`` (perf's own words).
-    ``running_percent`` below 100 means that events shared a hardware counter and perf scaled ``value``. ``running_ns``
-    is None in perf's text form.
-    ``interval_end_s`` counts from perf's start; None without -I. ``cpu`` is None if perf summed over them (no -A).
+    ``running_percent`` below 100 means that events shared a hardware counter and perf scaled ``value``. ``cpu`` is None
+    if perf summed over them (no -A).
     """
 
     event: str
     value: float | None
     reason: str | None
     unit: str
-    running_ns: int | None
     running_percent: float | None
-    interval_end_s: float | None = None
     cpu: int | None = None
 
 
@@ -86,9 +83,7 @@ def _count(text: str, line: int) -> PerfCount | None:
         value=value,
         reason=reason,
         unit=text_field(fields, "unit", TOOL, line=line),
-        running_ns=count_field(fields, "event-runtime", TOOL, line=line),
         running_percent=optional_number(fields.get("pcnt-running")),
-        interval_end_s=optional_number(fields.get("interval")),
         cpu=None if cpu is None else count_of(cpu, TOOL, line=line),
     )
 

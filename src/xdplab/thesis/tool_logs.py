@@ -309,10 +309,10 @@ def _count(match: re.Match[str]) -> PerfCount | None:
     word, unit = match["value"], match["unit"] or ""
     running = float(match["running"].replace(",", ".")) if match["running"] else None
     if word.startswith("<"):
-        return PerfCount(match["event"], None, word, unit, None, running)
+        return PerfCount(match["event"], None, word, unit, running)
     if "," in word and not unit:
         return None
-    return PerfCount(match["event"], float(word.replace(".", "").replace(",", ".")), None, unit, None, running)
+    return PerfCount(match["event"], float(word.replace(".", "").replace(",", ".")), None, unit, running)
 
 
 def _target(text: str) -> Target | None:

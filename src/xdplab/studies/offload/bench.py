@@ -228,23 +228,22 @@ class OffloadDevices:
             self.run("rm", "-f", pin)
 
     @contextmanager
-    def beside(self, pin: str, kind: str, port: str | None = None) -> Iterator[Answer]:
+    def beside(self, pin: str, kind: str) -> Iterator[Answer]:
         """Attach a pinned program with bpftool in this block; ``kind`` is bpftool's name of the mode."""
-        interface = port or self.port
-        answer = self.answer("bpftool", "net", "attach", kind, "pinned", pin, "dev", interface)
+        answer = self.answer("bpftool", "net", "attach", kind, "pinned", pin, "dev", self.port)
         try:
             yield answer
         finally:
             if answer.obtained == ACCEPTED:
-                self.run("bpftool", "net", "detach", kind, "dev", interface)
+                self.run("bpftool", "net", "detach", kind, "dev", self.port)
 
     def programs(self) -> tuple[LoadedProgram, ...]:
         """Return the loaded XDP programs, from bpftool."""
         programs = parse_programs(self.run("bpftool", "-j", "prog", "show").stdout or b"[]")
         return tuple(program for program in programs if program.type == "xdp")
 
-    def attached(self, port: str | None = None) -> InKernel:
-        return attached_program(self.host, port or self.port)
+    def attached(self) -> InKernel:
+        return attached_program(self.host, self.port)
 
     def raw(self) -> bytes:
         """Return all commands and outputs since the last call, one JSON line each."""
@@ -265,7 +264,6 @@ def kernels_words(done: Result) -> str:
 
 
 def read(path: Path) -> Answer:
-    """Return an answer as `write` left it."""
     return read_json(path, lambda kept: Answer(**kept))
 
 
@@ -279,26 +277,16 @@ MODES = {"driver": "native", "generic": "generic", "offload": "offload"}
 
 @dataclass(frozen=True)
 class LoadedProgram:
-    """One loaded program. ``jited_bytes`` is None if it is interpreted, ``name`` empty if it has none.
-
-    ``device`` is the interface whose card has it, None for a program of the host.
-    """
+    """One loaded program; ``device`` is the interface whose card has it, None for a program of the host."""
 
     program_id: int
     type: str
-    name: str
-    tag: str
-    xlated_bytes: int
-    jited_bytes: int | None
-    map_ids: tuple[int, ...]
     device: str | None
 
 
-@dataclass(frozen=True)
-class OffloadAttachment:
-    """One XDP program on one interface of the namespace that bpftool was asked in."""
+class OffloadAttachment(NamedTuple):
+    """One XDP program on one of the interfaces of the namespace that bpftool was asked in."""
 
-    interface: str
     mode: str
     program_id: int
 
@@ -313,20 +301,8 @@ def parse_programs(data: bytes | str) -> tuple[LoadedProgram, ...]:
 def _program(fields: dict[str, object]) -> LoadedProgram:
     if "error" in fields:
         refuse(TOOL, text_field(fields, "error", TOOL))
-    jited = fields.get("jited") is True
-    map_ids = as_list(fields.get("map_ids", []), TOOL)
-    if not all(isinstance(item, int) for item in map_ids):
-        refuse(TOOL, "a map id that is not a number", text=repr(map_ids))
-    return LoadedProgram(
-        program_id=count_field(fields, "id", TOOL),
-        type=text_field(fields, "type", TOOL),
-        name=text_field(fields, "name", TOOL) if "name" in fields else "",
-        tag=text_field(fields, "tag", TOOL),
-        xlated_bytes=count_field(fields, "bytes_xlated", TOOL),
-        jited_bytes=count_field(fields, "bytes_jited", TOOL) if jited else None,
-        map_ids=tuple(item for item in map_ids if isinstance(item, int)),
-        device=_device(as_object(fields["dev"], TOOL)) if "dev" in fields else None,
-    )
+    device = _device(as_object(fields["dev"], TOOL)) if "dev" in fields else None
+    return LoadedProgram(count_field(fields, "id", TOOL), text_field(fields, "type", TOOL), device)
 
 
 def _device(fields: dict[str, object]) -> str:
@@ -344,14 +320,14 @@ def parse_net(data: bytes | str) -> tuple[OffloadAttachment, ...]:
         refuse(TOOL, "not one object in a list")
     interfaces = [as_object(row, TOOL) for row in as_list(as_object(rows[0], TOOL).get("xdp"), TOOL)]
     return tuple(
-        _attached(text_field(fields, "devname", TOOL), as_object(one, TOOL))
+        _attached(as_object(one, TOOL))
         for fields in interfaces
         for one in as_list(fields.get("multi_attachments", [fields]), TOOL)
     )
 
 
-def _attached(interface: str, fields: dict[str, object]) -> OffloadAttachment:
+def _attached(fields: dict[str, object]) -> OffloadAttachment:
     mode = text_field(fields, "mode", TOOL)
     if mode not in MODES:
         refuse(TOOL, "an unknown XDP mode", text=mode)
-    return OffloadAttachment(interface, MODES[mode], count_field(fields, "id", TOOL))
+    return OffloadAttachment(MODES[mode], count_field(fields, "id", TOOL))
