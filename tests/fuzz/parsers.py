@@ -42,7 +42,7 @@ def every() -> dict[str, tuple[Parser, Sequence[bytes], tuple[type[Exception], .
     return found | {
         "generator": (generator.parse_output, (lines,), refused),
         "cpuclock": (readings.parse_cpuclock, (b'{"type":"clock","cpu":0,"cycles_per_ns":2.1}\n',), refused),
-        "ethtool": (ethtool.parse_link, (b"Settings for x:\n\tSpeed: 10000Mb/s\n\tLink detected: yes\n",), refused),
+        "ethtool": (ethtool.parse_speed, (b"Settings for x:\n\tSpeed: 10000Mb/s\n\tLink detected: yes\n",), refused),
         "pcap": (pcap.parse_pcap, (bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"),), refused),
         "bpfverify": (verifier.parse_bpfverify, (b'{"type":"program","object":"a.o","name":"x"}\n',), refused),
         "verifier's log": (_text(verifier.parse_stats), (b"processed 12 insns (limit 1000000)\n",), refused),

@@ -102,7 +102,7 @@ def _plan(end: Endpoint, queues: int) -> tuple[Counted, Counted]:
 
 
 def _limit(current: Counted, limits: Counted) -> int:
-    maximum, now = (Channels(n.get("rx"), n.get("tx"), None, n.get("combined")) for n in (limits, current))
+    maximum, now = (Channels(n.get("rx"), n.get("tx"), n.get("combined")) for n in (limits, current))
     return most_queues(MaxAndCurrent(maximum, now))
 
 

@@ -22,7 +22,6 @@ class Channels:
 
     rx: int | None
     tx: int | None
-    other: int | None
     combined: int | None
 
 
@@ -42,23 +41,15 @@ class MaxAndCurrent(Generic[T]):
     current: T
 
 
-@dataclass(frozen=True)
-class LinkState:
-    """``speed_bps`` is None without a link: some drivers still show the speed of the last one."""
-
-    speed_bps: float | None
-    detected: bool | None
-
-
-def parse_link(data: bytes | str) -> LinkState:
-    """Return the link's state from `ethtool INTERFACE`."""
+def parse_speed(data: bytes | str) -> float | None:
+    """Return a link's bits per second from `ethtool INTERFACE`; None without a link, of which some drivers still show
+    the last one's."""
     lines = lines_of(data, TOOL)
     _require_title(lines, "Settings for ")
     fields = {name: value for name, _, value in (line.strip().partition(": ") for line in lines[1:])}
     speed = re.fullmatch(r"(\d+)Mb/s", fields.get("Speed", ""))
     detected = fields.get("Link detected", "").partition(" ")[0]  # since ethtool 5.8 with a reason: no (No cable)
-    speed_bps = float(speed[1]) * 1e6 if speed and detected != "no" else None
-    return LinkState(speed_bps, {"yes": True, "no": False}.get(detected))
+    return float(speed[1]) * 1e6 if speed and detected != "no" else None
 
 
 def parse_driver(data: bytes | str) -> str:
@@ -138,7 +129,7 @@ def _require_title(lines: list[str], title: str) -> None:
 
 
 def _channels(block: dict[str, int | None]) -> Channels:
-    return Channels(*(_entry(block, key) for key in ("RX", "TX", "Other", "Combined")))
+    return Channels(*(_entry(block, key) for key in ("RX", "TX", "Combined")))
 
 
 def _entry(block: dict[str, int | None], key: str) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xdplab.errors import LabError, PlanError
-from xdplab.formats.ethtool import parse_link
+from xdplab.formats.ethtool import parse_speed
 from xdplab.hosts import Host, run_together
 from xdplab.labs import Lab
 from xdplab.lazy import lazy
@@ -60,7 +60,7 @@ def link_rate(lab: Lab) -> Limit:
 
 def _speed(host: Host, interface: str) -> float | None:
     answer = host.run(["ethtool", interface], check=False)
-    return parse_link(answer.stdout).speed_bps if answer.ok else None
+    return parse_speed(answer.stdout) if answer.ok else None
 
 
 def require_small_frames(pcaps: Iterable[str], lab: Lab) -> None:
