@@ -45,13 +45,10 @@ class Loaded:
 
 @dataclass(frozen=True)
 class AttachedProgram:
-    """Where the program is attached; ``mode_obtained`` is the mode that the kernel reports, null if it is not there."""
+    """How the program is attached; ``mode_obtained`` is the mode that the kernel reports, null if it is not there."""
 
-    interface: str
-    mode: str
     mode_obtained: str | None
     attach_ns: int
-    link_id: int | None
 
 
 @dataclass(frozen=True)
@@ -262,12 +259,8 @@ class XdpLoader(ToolSession):
             self.ask("fill", "filled")
 
     def count(self, table: str = "") -> list[int]:
-        """Return the accesses a counting build has made since the last `reset`, or the sums of a map's values."""
+        """Return the accesses a counting build has made since it was loaded, or the sums of a map's values."""
         return list(self.ask(f"count {table}".strip(), "count")["values"])
-
-    def reset(self) -> None:
-        """Zero the counting build's map."""
-        self.ask("reset", "reset")
 
     def records(self) -> RecordCounts | None:
         """Return what the program's reader has counted, once it has caught up; None if the program has no records."""
@@ -310,10 +303,6 @@ class XdpLoader(ToolSession):
         Raises UnsupportedError if the kernel cannot exchange them.
         """
         self.ask(f"exchange {other.loaded.program_id}", "exchanged")
-
-    def dump(self, image: str, path: str) -> None:
-        """Write the ``xlated`` or ``jited`` image to a file of the host."""
-        self.ask(f"dump {image} {path}", "dump")
 
     def detach(self) -> None:
         """Release program and interface, and wait for the end."""

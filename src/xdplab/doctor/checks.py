@@ -63,31 +63,16 @@ def distribution(os_release: str) -> str | None:
 
 
 VERSIONS = Path(__file__).with_name("versions.tsv")
-Number = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Tried:
-    """One line of the table: a tool's version, as exact as necessary, and the Debian suites that have it."""
-
-    tool: str
-    version: str
-    suites: tuple[str, ...]
-
-    @property
-    def number(self) -> Number:
-        return number(self.version)
 
 
 @cache
-def tried(tool: str) -> tuple[Tried, ...]:
-    """Return the table's lines of a tool, oldest first."""
+def tried(tool: str) -> tuple[str, ...]:
+    """Return the versions of a tool in the table, as exact as necessary, oldest first."""
     lines = [line.split("\t") for line in VERSIONS.read_text().splitlines() if line and not line.startswith("#")]
-    table = [Tried(name, version, tuple(suites.split())) for name, version, suites in lines if name == tool]
-    return tuple(sorted(table, key=lambda line: line.number))
+    return tuple(sorted((version for name, version, _ in lines if name == tool), key=number))
 
 
-def number(version: str) -> Number:
+def number(version: str) -> tuple[int, ...]:
     """Return a version's leading numbers: ``19.1.7-3~deb12u1`` is (19, 1, 7)."""
     match = re.match(r"\d+(\.\d+)*", version)
     return tuple(map(int, match[0].split("."))) if match else ()
@@ -102,14 +87,14 @@ def untried(tool: str, version: str) -> str | None:
     table = tried(tool)
     if not table or not number(version):
         raise ValueError(f"{tool} {version}: the table has no line of it, or it is no version")
-    digits = number(version)[: len(table[0].number)]
-    older = [line.version for line in table if line.number < digits]
-    newer = [line.version for line in table if line.number > digits]
+    digits = number(version)[: len(number(table[0]))]
+    older = [one for one in table if number(one) < digits]
+    newer = [one for one in table if number(one) > digits]
     if len(older) + len(newer) < len(table):
         return None
     if older and newer:
         return f"between {older[-1]} and {newer[0]}, which were tried"
-    span = " to ".join(dict.fromkeys([table[0].version, table[-1].version]))
+    span = " to ".join(dict.fromkeys([table[0], table[-1]]))
     return f"{'newer' if older else 'older'} than any tried ({span})"
 
 

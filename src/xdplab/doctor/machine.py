@@ -77,7 +77,7 @@ def _clang(host: CheckedHost) -> Judgement:
 def _compared(tool: str, version: str) -> Judgement:
     """Compare a version with those that were tried."""
     remark = untried(tool, version)
-    remedy = f"`make test` tries it; if something fails with it, use {tool} {tried(tool)[-1].version}"
+    remedy = f"`make test` tries it; if something fails with it, use {tool} {tried(tool)[-1]}"
     return Judgement(f"{version}, {remark}", "warn", remedy) if remark else Judgement(version)
 
 

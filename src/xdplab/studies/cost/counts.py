@@ -100,7 +100,6 @@ class Cost:
     halves: Mapping[str, Fraction]
     ranged: Mapping[str, Fraction]
     agreed: bool
-    frames: tuple[int, int]
     came_back: Fraction
     passed_on: Fraction
     shares: Shares
@@ -142,7 +141,6 @@ def cost_of(measurement: Measurement) -> Cost:
         halves,
         _ranged(measurement.scopes_of_stacks(fewer[0]) | measurement.scopes_of_stacks(more[0]), halves),
         agreed,
-        (few, many),
         measurement.came_back(fewer[0]),
         measurement.passed_on(fewer[0]),
         _shares(measurement.whole),

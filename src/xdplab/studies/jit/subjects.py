@@ -172,7 +172,6 @@ class JitTiming:
     name: str
     insns: int
     verdict: int
-    xlated_bytes: int | None
     jited_bytes: int | None
     times: int
     ns: tuple[int, ...]
@@ -221,7 +220,6 @@ def _subject(fields: dict[str, object], line: int) -> JitTiming:
         name=text_field(fields, "name", TOOL, line=line),
         insns=count_field(fields, "insns", TOOL, line=line),
         verdict=count_field(fields, "verdict", TOOL, line=line),
-        xlated_bytes=_count_or_null(fields, "xlated_bytes", line),
         jited_bytes=_count_or_null(fields, "jited_bytes", line),
         times=max(1, int(number_field(fields, "times", TOOL, line=line))),
         ns=ns,  # type: ignore[arg-type]

@@ -34,13 +34,12 @@ MOST_N = 5000
 
 @dataclass(frozen=True)
 class ProgramFamily:
-    """A template, the meaning of its N, and its options with their values, the default first.
+    """A template, and its options with their values, the default first.
 
     ``usual``: a request measures it unless it names other families.
     """
 
     name: str
-    n_words: str
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     constants: Mapping[str, int] = field(default_factory=dict)
     usual: bool = True
@@ -50,15 +49,11 @@ FAMILIES: dict[str, ProgramFamily] = {
     family.name: family
     for family in (
         ProgramFamily(
-            "double_strcmp",
-            "loop iterations",
-            {"form": ("rolled", "unrolled"), "exit": ("<", "!="), "maps": ("btf", "legacy")},
+            "double_strcmp", {"form": ("rolled", "unrolled"), "exit": ("<", "!="), "maps": ("btf", "legacy")}
         ),
-        ProgramFamily(
-            "strcmp_return", "loop iterations", {"form": ("rolled", "unrolled"), "exit": ("<", "!=")}, usual=False
-        ),
-        ProgramFamily("branches", "branches"),
-        ProgramFamily("pruning", "branches", constants={"scalars": 4}),
+        ProgramFamily("strcmp_return", {"form": ("rolled", "unrolled"), "exit": ("<", "!=")}, usual=False),
+        ProgramFamily("branches"),
+        ProgramFamily("pruning", constants={"scalars": 4}),
     )
 }
 
