@@ -96,14 +96,6 @@ class RunAudit(Protocol):
     def to_markdown(self) -> str: ...
 
 
-class Judge(Protocol):
-    """Says what in a run is not trustworthy; ``findings`` alone, or ``audit`` with all that belongs to them."""
-
-    def findings(self, run: Run[Any]) -> list[Finding]: ...
-
-    def audit(self, run: Run[Any]) -> RunAudit: ...
-
-
 def first_table(run: Run[Any], read: Reader | None = None) -> pd.DataFrame:
     """Return the first of a run's tables: its own if it is current, else derived again."""
     return table(run.directory, run.recipe, run.recipe.files[0], read)
@@ -130,7 +122,10 @@ class Kind(Generic[P]):
     around: Callable[[RunDirectory], Mapping[str, str]]
     """What was recorded of the places before a run, by name."""
     compare: Callable[[Run[P], Run[P], str, Sequence[Run[P]], float], Any]
-    judge: Judge
+    findings: Callable[[Run[P]], list[Finding]]
+    """What in a run is not trustworthy."""
+    audit: Callable[[Run[P]], RunAudit]
+    """The findings with all that belongs to them."""
     attempts: Callable[[Run[P], Reader | None], pd.DataFrame] = first_table
     """The rows of its first table."""
     one_row_a_trial: bool = True
@@ -285,10 +280,10 @@ class Run(Generic[P]):
         return self.kind.pictures.figure(self, name, **options)
 
     def findings(self) -> list[Finding]:
-        return list(self._once("findings", lambda: self.kind.judge.findings(self)))
+        return list(self._once("findings", lambda: self.kind.findings(self)))
 
     def audit(self) -> RunAudit:
-        return self.kind.judge.audit(self)
+        return self.kind.audit(self)
 
     def around(self) -> Mapping[str, str]:
         return self.kind.around(self.directory)

@@ -30,17 +30,13 @@ class PlainAudit:
         return to_markdown(self.findings).replace("# Findings", f"# Audit of {self.run}\n\n## Findings", 1)
 
 
-class PlainJudge:
-    """Finds what was not measured, and why."""
-
-    def findings(self, run: Run[Any]) -> list[Finding]:
-        return not_measured(last_attempts(run.directory).values(), run.state)
-
-    def audit(self, run: Run[Any]) -> PlainAudit:
-        return PlainAudit(run.directory.name, tuple(self.findings(run)))
+def findings(run: Run[Any]) -> list[Finding]:
+    """Return what was not measured, and why."""
+    return not_measured(last_attempts(run.directory).values(), run.state)
 
 
-PLAIN = PlainJudge()
+def audit(run: Run[Any]) -> PlainAudit:
+    return PlainAudit(run.directory.name, tuple(findings(run)))
 
 
 def write_audit(run: RunDirectory, audit: RunAudit) -> list[Path]:
@@ -59,7 +55,7 @@ def not_measured(attempts: Iterable[Attempt], state: RunState) -> list[Finding]:
     for attempt in attempts:
         if attempt.status != "measured":
             by_reason.setdefault((attempt.status, str(attempt.reason)), []).append(attempt)
-    findings = [
+    listed = [
         Finding(
             status,
             "warning" if status == "failed" else "info",
@@ -72,5 +68,5 @@ def not_measured(attempts: Iterable[Attempt], state: RunState) -> list[Finding]:
     ]
     if owed := [trial for trial in state.owed if trial not in state.last]:
         points = tuple(dict.fromkeys(trial.rpartition("-r")[0] for trial in owed))
-        findings.append(Finding("owed", "warning", f"{len(owed)} trials were not tried yet", points))
-    return findings
+        listed.append(Finding("owed", "warning", f"{len(owed)} trials were not tried yet", points))
+    return listed

@@ -23,7 +23,7 @@ from xdplab.studies.comparing import ComparedRuns, compared_rows, differences
 from xdplab.studies.kind import Kind, Run, Where
 from xdplab.studies.pictures import MakeView, Views
 from xdplab.studies.places import Place, measures_apart
-from xdplab.studies.plain_audit import PLAIN
+from xdplab.studies.plain_audit import audit, findings
 from xdplab.studies.points import P, R, StudyPlan, StudyPlanning, StudyTrial, place_in
 from xdplab.studies.provenance import Around
 from xdplab.studies.tables import Table
@@ -117,7 +117,8 @@ def study_kind(
         metric=_first_numbers,
         around=environment.around,
         compare=compare or _compare,
-        judge=PLAIN,
+        findings=findings,
+        audit=audit,
         one_row_a_trial=False,
         planning=planning,
     )

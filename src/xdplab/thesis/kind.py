@@ -12,7 +12,7 @@ from xdplab.analysis.finding_rules import find
 from xdplab.analysis.findings import Finding
 from xdplab.lazy import lazy
 from xdplab.run.derived import Recipe
-from xdplab.studies.kind import Kind, Run
+from xdplab.studies.kind import Kind
 from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.audits import Audit, AuditEntry
 from xdplab.studies.traffic.kind import TRAFFIC
@@ -26,16 +26,6 @@ _RULE_OF = {"ring-bound latency": "ring depth", "other ring depth": "ring depth"
 """Findings whose rule has another name."""
 
 
-class ImportJudge:
-    """Finds what the thesis' rules find, and what each finding changes in the published figures."""
-
-    def findings(self, run: Run[Any]) -> list[Finding]:
-        return findings(run.attempts())
-
-    def audit(self, run: Run[Any]) -> Audit:
-        return audit(run.directory.name, run.attempts())
-
-
 IMPORT: Kind[Any] = replace(
     cast("Kind[Any]", TRAFFIC),
     read=lambda _: None,
@@ -43,7 +33,8 @@ IMPORT: Kind[Any] = replace(
     attempts=lambda run, _read: imported_trials(run.directory),
     pictures=lazy("xdplab.thesis.pictures"),
     around=lambda _: {},
-    judge=ImportJudge(),
+    findings=lambda run: findings(run.attempts()),
+    audit=lambda run: audit(run.directory.name, run.attempts()),
 )
 """A run of XDP traffic that was measured elsewhere. It has neither a plan nor raw files of its own."""
 

@@ -20,7 +20,7 @@ from xdplab.studies.comparing import ComparedRuns, compared_rows
 from xdplab.studies.kind import Kind, Run
 from xdplab.studies.kinds import SEARCHED
 from xdplab.studies.pictures import Views
-from xdplab.studies.plain_audit import PLAIN
+from xdplab.studies.plain_audit import audit, findings
 from xdplab.studies.search.profile import Profile, Rfc2544Tests
 from xdplab.studies.search.rows import TABLE, answer, point_label, rfc2544_lines, rfc2544_tables, search_table, shown
 from xdplab.studies.search.study import SearchStudy
@@ -111,7 +111,8 @@ SEARCH: Kind[SearchRequest] = Kind(
     metric=lambda _: "pdr_pps",
     around=TRAFFIC.around,
     compare=_compare,
-    judge=PLAIN,
+    findings=findings,
+    audit=audit,
 )
 """A run whose points were searched: NDR, PDR, MRR, and latency at shares of the PDR. Rates in frames per second,
 latencies in ns."""

@@ -11,7 +11,7 @@ from xdplab.labs import Lab, use_lab
 from xdplab.lazy import lazy
 from xdplab.plan import Plan
 from xdplab.run.progress import Observer, silent
-from xdplab.run.rundir import RunDirectory, discarded_if_nothing_began
+from xdplab.run.rundir import discarded_if_nothing_began
 from xdplab.studies.kind import Kind, Run, Where, Workplace
 from xdplab.studies.traffic.run_files import run_plan
 
@@ -54,21 +54,6 @@ def is_race(run: Run[Any]) -> bool:
     return isinstance(run.plan, Plan) and run.plan.race is not None
 
 
-class TrafficJudge:
-    """Findings over all attempts; the audit has the fits of t0 + c N as well."""
-
-    def findings(self, run: Run[Any]) -> Any:
-        return audits.findings(run.attempts())
-
-    def audit(self, run: Run[Any]) -> Any:
-        return audits.audit(run.directory.name, run.attempts())
-
-
-def _around(directory: RunDirectory) -> dict[str, str]:
-    facts: dict[str, str] = comparison.around(directory)
-    return facts
-
-
 TRAFFIC: Kind[Plan] = Kind(
     name="traffic",
     read=run_plan,
@@ -78,7 +63,8 @@ TRAFFIC: Kind[Plan] = Kind(
     summary=lambda run: results.summary(run),
     pictures=pictures,
     metric=lambda _: "forwarded_pps",
-    around=_around,
+    around=lambda directory: comparison.around(directory),
     compare=lambda *asked: comparison.compared(*asked),
-    judge=TrafficJudge(),
+    findings=lambda run: audits.findings(run.attempts()),
+    audit=lambda run: audits.audit(run.directory.name, run.attempts()),
 )
