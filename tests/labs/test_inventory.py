@@ -134,7 +134,6 @@ def test_the_hosts_of_an_inventory_are_a_lab(content: dict[str, Any], tmp_path: 
         assert lab.dut.run(["hostname"]).text == "dut\n"
         assert (lab.dut_interface, lab.tg_interface) == ("vd0", "vg0")
         assert (lab.dut_mac, lab.tg_mac) == (servers.dut_mac, servers.tg_mac)
-        assert lab.queues == servers.queues
         assert lab.virtual
         assert lab.label == "virtual link, rack, veth – veth, shared"
         assert not lab.leased
@@ -203,8 +202,8 @@ def test_a_port_that_dpdk_takes_during_a_run_stays_locked(tmp_path: Path, monkey
 
     def found(_host: LocalHost, wanted: Interface) -> Port:
         if wanted.mac.endswith("01"):
-            return Port("eth0", "ixgbe", 1, ())
-        return Port(str(wanted.pci), "vfio-pci", 1, ()) if of_dpdk else Port("eth1", "ixgbe", 1, ())
+            return Port("eth0", "ixgbe", ())
+        return Port(str(wanted.pci), "vfio-pci", ()) if of_dpdk else Port("eth1", "ixgbe", ())
 
     monkeypatch.setattr(inventory_lab, "find_port", found)
     first, second = (inventory_lab.InventoryLab("rack.yaml", Inventory.model_validate(FILE)) for _ in range(2))
@@ -341,7 +340,7 @@ def test_a_server_that_comes_back_with_other_names_of_its_ports_is_left_alone(
 def test_a_port_that_has_another_name_after_a_reboot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inventory_lab.InventoryLab, "_reach", lambda _self, name, _machine: LocalHost(name))
     names = {"00:15:4d:00:00:01": "eth0", "00:15:4d:00:00:02": "eth1"}
-    monkeypatch.setattr(inventory_lab, "find_port", lambda _host, wanted: Port(names[wanted.mac], "ixgbe", 1, ()))
+    monkeypatch.setattr(inventory_lab, "find_port", lambda _host, wanted: Port(names[wanted.mac], "ixgbe", ()))
     lab = inventory_lab.InventoryLab("rack.yaml", Inventory.model_validate(FILE))
     lab.regain()
     names["00:15:4d:00:00:02"] = "eth2"
@@ -418,7 +417,7 @@ def test_a_port_that_dpdk_has_is_known_by_its_pci_address() -> None:
     host = Played({f"ls {PORT}/": "driver\n", driver: "../../../bus/pci/drivers/vfio-pci\n"})
     host.files[f"{PORT}/local_cpulist"] = "8-11,20\n"
     port = find_port(host, wanted)  # type: ignore[arg-type]
-    assert (port.name, port.with_dpdk, port.near_cpus) == ("0000:3b:00.0", True, (8, 9, 10, 11, 20))
+    assert (port.name, port.near_cpus) == ("0000:3b:00.0", (8, 9, 10, 11, 20))
     host.commands[driver] = "../../../bus/pci/drivers/pcieport\n"
     with pytest.raises(LabError, match=r"no interface of 0000:3b:00\.0, which pcieport drives"):
         find_port(host, wanted)  # type: ignore[arg-type]

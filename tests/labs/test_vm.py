@@ -107,7 +107,7 @@ def test_a_command_runs_on_the_guests_kernel_and_its_exit_code_comes_back(lab: V
 
 def test_label_names_kernel_and_way(lab: VmLab) -> None:
     assert lab.label == "virtual lab, vm 6.1, functional: no times"
-    assert (lab.kind, lab.virtual, lab.arrangement, lab.queues) == ("vm", True, "shared", 8)
+    assert (lab.kind, lab.virtual, lab.arrangement) == ("vm", True, "shared")
 
 
 def test_the_hosts_are_namespaces_with_the_links_two_ends(lab: VmLab) -> None:

@@ -114,10 +114,6 @@ class Lab(Protocol):
         """The generator on the TG."""
 
     @property
-    def queues(self) -> int:
-        """The largest number of queues of the link."""
-
-    @property
     def arrangement(self) -> Arrangement:
         """What ``arrangement: auto`` means here."""
 

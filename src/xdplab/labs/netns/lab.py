@@ -70,7 +70,6 @@ class NetnsLab(KeeperLab):
         super().__init__(instance, uid, facts)
         self._threaded: bool | None = None
         self._second: LinkEnds | None = None
-        self.queues: int = facts["queues"]
         self.arrangement: Arrangement = arrangement_for(len(facts["cpus"]))
 
     @property

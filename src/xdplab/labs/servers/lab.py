@@ -194,11 +194,6 @@ class InventoryLab:
         return replace(self._inventory.tg.generator.place(), pci=self._inventory.tg.interface.pci)
 
     @property
-    def queues(self) -> int:
-        # Under DPDK the generator sets the TG's queues.
-        return self.dut_port.queues if self.tg_port.with_dpdk else min(self.dut_port.queues, self.tg_port.queues)
-
-    @property
     def virtual(self) -> bool:
         return self.dut_port.virtual or self.tg_port.virtual
 

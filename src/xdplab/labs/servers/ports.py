@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from xdplab.errors import HostError, LabError
-from xdplab.formats.ethtool import most_queues, parse_channels
 from xdplab.hosts import Host, Result
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.servers.inventory import Interface
@@ -29,12 +28,7 @@ class Port:
 
     name: str
     driver: str
-    queues: int
     near_cpus: tuple[int, ...]
-
-    @property
-    def with_dpdk(self) -> bool:
-        return self.driver in DPDK_DRIVERS
 
     @property
     def virtual(self) -> bool:
@@ -51,7 +45,7 @@ def find_port(host: Host, wanted: Interface) -> Port:
     refuse_wrong_mac(host, link, wanted.mac)
     refuse_ssh_route(host, name)
     near_cpus = _cpu_list(_text(host, f"/sys/class/net/{name}/device/local_cpulist"))
-    return Port(name, _driver(host, name), _queues(host, name), near_cpus)
+    return Port(name, _driver(host, name), near_cpus)
 
 
 def refuse_wrong_mac(host: Host, link: dict[str, Any], wanted: str) -> None:
@@ -94,7 +88,7 @@ def _port_of_dpdk(host: Host, pci: str) -> Port:
             f"{host.name}: no interface of {pci}, which {driver} drives, is found in its net/ or virtio*/net/",
             remedy="name the port: `name:`, not `pci:` (`ip -br link` lists them)",
         )
-    return Port(pci, driver, 1, _cpu_list(_text(host, f"{path}/local_cpulist")))
+    return Port(pci, driver, _cpu_list(_text(host, f"{path}/local_cpulist")))
 
 
 def _link(host: Host, name: str) -> dict[str, Any]:
@@ -107,14 +101,6 @@ def _link(host: Host, name: str) -> dict[str, Any]:
 def _driver(host: Host, name: str) -> str:
     lines = host.run(["ethtool", "-i", name], check=False).text.splitlines()
     return next((line.partition(": ")[2] for line in lines if line.startswith("driver: ")), "unknown")
-
-
-def _queues(host: Host, name: str) -> int:
-    """Return the most queues the port can have both ways; 1 where its driver has none to set."""
-    answer = host.run(["ethtool", "-l", name], check=False)
-    if not answer.ok:
-        return 1
-    return most_queues(parse_channels(answer.stdout))
 
 
 def _text(host: Host, path: str) -> str:

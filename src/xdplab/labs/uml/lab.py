@@ -65,7 +65,6 @@ class UmlLab(KeeperLab):
     clock: Clock | None = "time"
     arrangement: Arrangement = "shared"
     generator = GeneratorPlace()
-    queues = 0
 
     @property
     def native_dir(self) -> Path | None:

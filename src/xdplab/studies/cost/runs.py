@@ -10,7 +10,6 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -118,15 +117,10 @@ _READY = {TEST_RUN: "loaded", AF_XDP: "ready"}
 _MARK = "xdplab:driven"
 
 
-@dataclass
-class CostFacts(PlaceFacts):
-    """A trial's facts; the place is all there is."""
-
-
 class CostStudy:
     """Counts programs in one guest, one after the other."""
 
-    facts = CostFacts
+    facts = PlaceFacts
 
     def __init__(self, plan: StudyPlan[CostRequest, CostPoint]) -> None:
         self._run = plan.directory
@@ -156,7 +150,7 @@ class CostStudy:
         self._stack.close()
         self.place = self._guest = None
 
-    def measure(self, trial: CostTrial, raw: Path, facts: CostFacts) -> None:
+    def measure(self, trial: CostTrial, raw: Path, facts: PlaceFacts) -> None:
         """Raises ProgramError, UnsupportedError or HostError with the words of what refused.
 
         A guest that hangs or ends is booted once more.
