@@ -18,7 +18,7 @@ from tests.history.test_history import RATE, over_time
 from xdplab.cli import cli
 from xdplab.history import page
 from xdplab.history.changes import changes
-from xdplab.history.plots import HEIGHT, NUMBER_WIDTH, WIDTH, shapes
+from xdplab.history.page import HEIGHT, NUMBER_WIDTH, WIDTH, shapes
 from xdplab.history.table import history
 
 ROOT = Path(__file__).parents[2]

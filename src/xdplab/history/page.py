@@ -7,21 +7,158 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from xdplab.analysis.change import ChangeOverTime
 from xdplab.analysis.values import is_null, three_digits
-from xdplab.history import plots, shown
+from xdplab.history import shown
 from xdplab.history.changes import ChangesOverTime
 from xdplab.history.machines import MACHINE
-from xdplab.history.plots import Shapes, Spot, shapes
 from xdplab.run.disk import write_whole
 from xdplab.studies.report import rendered
-from xdplab.text import many
+from xdplab.text import many, unit_of
+
+Numbers = NDArray[np.float64]
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 940, 200, 62, 14, 34, 26
+MOST_DATES, DATE_WIDTH = 7, 110
+NUMBER_WIDTH, ROWS_OF_NUMBERS = 27, 2
+_SCALES = {"1/s": (("Mpps", 1e6), ("kpps", 1e3), ("pps", 1.0)), "ns": (("ms", 1e6), ("µs", 1e3), ("ns", 1.0))}
+_NEAR = 0.95
+"""The share of the intervals that a plot has room for: those of two repetitions are twelve times as wide as others."""
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A place on an axis, and its text."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Spot:
+    """The place of a run in a plot."""
+
+    x: float
+    y: float
+    row: int = 0
+    """The row of a change's number above the plot: numbers side by side would cover each other."""
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What a plot is drawn from, in its own units: ``dots``, ``intervals`` and ``levels`` are the data of paths."""
+
+    unit: str
+    dots: str
+    intervals: str
+    levels: str
+    places: list[Spot]
+    """Where each run is."""
+    borders: list[float]
+    """Where another machine begins."""
+    spots: list[Spot]
+    values: list[Tick]
+    dates: list[Tick]
+
+
+def shapes(rows: Any, metric: str, changed: Sequence[int], borders: Sequence[int]) -> Shapes:
+    """Return the shapes of a series, its runs side by side in their order.
+
+    ``changed``, ``borders``: the runs at which its value, or its machine, is another one.
+    """
+    values, low, high = (rows[name].to_numpy(dtype=float, na_value=np.nan) for name in ("value", "low", "high"))
+    unit, divisor = _scale(metric, values)
+    bottom, top = _reach(values, low, high)
+    x = LEFT + (np.arange(len(values)) + 0.5) * (WIDTH - LEFT - RIGHT) / len(values)
+    down = (HEIGHT - TOP - BOTTOM) / (top - bottom)
+    y, y_low, y_high = (np.clip(TOP + (top - ends) * down, TOP, HEIGHT - BOTTOM) for ends in (values, low, high))
+    ticks = MaxNLocator(4).tick_values(bottom / divisor, top / divisor)
+    return Shapes(
+        unit,
+        _dots(x, y),
+        _intervals(x, y_low, y_high),
+        _levels(x, y, sorted({*changed, *borders})),
+        [Spot(_at(a), _at(b)) for a, b in zip(x, y, strict=True)],
+        [_at((x[run - 1] + x[run]) / 2) for run in borders],
+        _spots(x, y, changed),
+        [Tick(_at(TOP + (top - t * divisor) * down), f"{t:.10g}") for t in ticks if bottom <= t * divisor <= top],
+        _dates(x, [str(begun) for begun in rows["begun"]]),
+    )
+
+
+def _scale(metric: str, values: Numbers) -> tuple[str, float]:
+    """Return the unit in which the numbers of an axis are short, and what a value is divided by."""
+    unit = unit_of(metric)
+    largest = float(np.abs(values).max())
+    scales = _SCALES.get(unit, ((unit, 1.0),))
+    return next((scale for scale in scales if largest >= scale[1]), scales[-1])
+
+
+def _reach(values: Numbers, low: Numbers, high: Numbers) -> tuple[float, float]:
+    """Return from where to where a plot goes: all values, and nearly all intervals."""
+    bottom, top = float(values.min()), float(values.max())
+    if np.isfinite(low).any():
+        bottom = min(bottom, float(np.nanquantile(low, 1 - _NEAR)))
+        top = max(top, float(np.nanquantile(high, _NEAR)))
+    room = 0.06 * (top - bottom) or abs(top) * 0.05 or 1.0
+    return bottom - room, top + room
+
+
+def _at(number: float) -> float:
+    return round(float(number), 1)
+
+
+def _dots(x: Numbers, y: Numbers) -> str:
+    """Return a stroke without length for each value, which a round end makes a dot; one for those at one pixel."""
+    return "".join(f"M{a} {b}h0" for a, b in dict.fromkeys(zip(x.round(1).tolist(), y.round().tolist(), strict=True)))
+
+
+def _intervals(x: Numbers, low: Numbers, high: Numbers) -> str:
+    """Return a stroke for each interval, or for those that share a pixel."""
+    here = np.isfinite(low) & np.isfinite(high)
+    x, low, high = x[here], low[here], high[here]
+    if len(x) > WIDTH:
+        x, first = np.unique(x.round(), return_index=True)
+        low, high = np.maximum.reduceat(low, first), np.minimum.reduceat(high, first)
+    ends = zip(x.round(1).tolist(), low.round().tolist(), high.round().tolist(), strict=True)
+    return "".join(f"M{a} {b:.0f}V{c:.0f}" for a, b, c in ends)
+
+
+def _levels(x: Numbers, y: Numbers, borders: Sequence[int]) -> str:
+    """Return a line at the mean of the runs between two changes, if there is one."""
+    if not borders:
+        return ""
+    half = (x[1] - x[0]) / 2 if len(x) > 1 else 0.0
+    pieces = zip(np.split(x, borders), np.split(y, borders), strict=True)
+    return "".join(f"M{_at(at[0] - half)} {_at(level.mean())}H{_at(at[-1] + half)}" for at, level in pieces)
+
+
+def _spots(x: Numbers, y: Numbers, runs: Sequence[int]) -> list[Spot]:
+    spots: list[Spot] = []
+    for run in runs:
+        near = bool(spots) and x[run] - spots[-1].x < NUMBER_WIDTH
+        row = (spots[-1].row + 1) % ROWS_OF_NUMBERS if near else 0
+        spots.append(Spot(_at(x[run]), _at(y[run]), row))
+    return spots
+
+
+def _dates(x: Numbers, begun: Sequence[str]) -> list[Tick]:
+    """Return some days, or times where all are of one day, none of them twice and none over another."""
+    one_day = begun[0][:10] == begun[-1][:10]
+    texts = [text[11:16] if one_day else text[:10] for text in begun]
+    ticks: list[Tick] = []
+    for run in np.unique(np.linspace(0, len(x) - 1, MOST_DATES).round().astype(int)):
+        if not ticks or (x[run] - ticks[-1].at >= DATE_WIDTH and texts[run] != ticks[-1].text):
+            ticks.append(Tick(_at(x[run]), texts[run]))
+    return ticks
+
 
 TEMPLATE = Path(__file__).with_name("page.html.j2")
 MOST_LISTED, MOST_PLOTS, MOST_LINKED = 200, 400, 60
@@ -101,7 +238,7 @@ def html(rows: pd.DataFrame, over_time: ChangesOverTime, remarks: Sequence[str],
         remarks=[*remarks, *over_time.remarks],
         sections=[(title, many(len(made), "plot"), made) for title, made in sections.items() if made],
         not_drawn=len(groups) - len(drawn),
-        size=(plots.WIDTH, plots.HEIGHT, plots.LEFT, plots.RIGHT, plots.TOP, plots.BOTTOM),
+        size=(WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM),
     )
 
 
