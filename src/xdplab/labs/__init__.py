@@ -11,12 +11,11 @@ from typing import Any, Protocol, cast
 
 from xdplab.errors import LabError
 from xdplab.labs import keeper_socket
-from xdplab.labs.base import Arrangement, Cpus, Lab
+from xdplab.labs.base import Arrangement, Lab
 from xdplab.labs.control import owner, user_name
 
 __all__ = [
     "Arrangement",
-    "Cpus",
     "Lab",
     "counts",
     "default_arrangement",

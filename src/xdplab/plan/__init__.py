@@ -4,8 +4,6 @@ from xdplab.plan.factors import FACTORS, Arrangement, Factor
 from xdplab.plan.model import (
     Block,
     Plan,
-    Traffic,
-    TrialSettings,
     UserMetric,
     is_plan_file,
     load_plan,
@@ -22,9 +20,7 @@ __all__ = [
     "Plan",
     "Point",
     "ProgramFactors",
-    "Traffic",
     "Trial",
-    "TrialSettings",
     "UserMetric",
     "estimate_s",
     "extent",
