@@ -12,7 +12,7 @@ from tests.run.nulls import unexplained
 from xdplab import labs
 from xdplab.deploy.native import build_tool
 from xdplab.deploy.xdp import XdpRequest, attach
-from xdplab.errors import LabError, UnsupportedError
+from xdplab.errors import HostError, LabError
 from xdplab.generators import Generator, GeneratorSettings
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.vm.lab import VmLab
@@ -61,7 +61,7 @@ def test_each_frame_comes_back_and_only_the_way_back_is_counted_at_the_duts_end(
         Generator(lab.tg, sending, tools["xdpgen"]) as generator,
     ):
         assert loader.attached.mode_obtained == "netkit"
-        with pytest.raises(UnsupportedError, match="already has"):
+        with pytest.raises(HostError, match="already has"):
             attach(lab.dut, tools["xdpload"], request, deadline_s=60.0)
         generator.start()
         before = link_counts(lab)

@@ -25,8 +25,24 @@ else:
     from netns import host as netns_host
     from netns import keeper as netns_keeper
 
-PEER, FEEDER, BRIDGE = "nk0", "vf0", "br0"
-"""The TG's end of the netkit, the veth that it exchanges frames with, and what hands them on."""
+PEER = "nk0"
+"""The TG's end of the netkit."""
+
+# The bridge learns no address: a program may send frames back with those that they came with. Only a veth with GRO
+# receives live frames.
+MIDDLE = f"""
+ip -batch - <<END && ethtool -K vf0 gro on
+link add {{tg}} type veth peer vf0
+link add br0 type bridge mcast_snooping 0
+link set vf0 master br0
+link set {PEER} master br0
+link set vf0 type bridge_slave learning off
+link set {PEER} type bridge_slave learning off
+link set vf0 up
+link set {PEER} up
+link set br0 up
+END
+"""
 REMEDY = "Linux 6.7 and newer have netkit, if built with CONFIG_NETKIT"
 
 RTM_NEWLINK, NEW_ONE = 16, 0x605  # request, acknowledged, created, not there yet
@@ -44,17 +60,9 @@ class NetkitKeeper(netns_keeper.NetnsKeeper):
         """Make the link; ``ends`` has the names of its ends. Raises KeeperError with the kernel's words."""
         dut, tg = (self.hosts[name].process.pid for name in ("dut", "tg"))
         make_pair((ends["dut"], first_index, dut), (PEER, first_index + 1, tg))
-        inside = ["nsenter", "--target", str(tg), "--net", "ip", "link"]
+        lines = MIDDLE.format(tg=ends["tg"])
         try:
-            netns_host.command(*inside, "add", ends["tg"], "type", "veth", "peer", FEEDER)
-            netns_host.command(*inside[:-2], "ethtool", "-K", FEEDER, "gro", "on")  # it receives live frames
-            netns_host.command(*inside, "add", BRIDGE, "type", "bridge", "mcast_snooping", "0")
-            for port in (FEEDER, PEER):
-                netns_host.command(*inside, "set", port, "master", BRIDGE)
-                # A program may send frames back with the addresses that they came with.
-                netns_host.command(*inside, "set", port, "type", "bridge_slave", "learning", "off")
-            for device in (FEEDER, PEER, BRIDGE):
-                netns_host.command(*inside, "set", device, "up")
+            netns_host.command("nsenter", "--target", str(tg), "--net", "sh", "-c", lines)
         except RuntimeError as error:
             raise KeeperError(f"no link to the netkit: {error}") from None
 
