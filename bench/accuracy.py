@@ -26,7 +26,7 @@ from bounded import Aim, run, show
 from xdpgen.lab import VethPair, build, build_bpf, end_group
 from xdpgen.peers import PRIORITY, Work, name_missing, peer_commands
 
-from xdplab.studies.traffic import runs, selftest
+from xdplab.studies.traffic import selftest, turns
 from xdplab.studies.traffic.kind import measured
 
 RATES = (1_000, 10_000, 100_000, 500_000)
@@ -139,7 +139,7 @@ def _aims(rate: int, rows: list[dict[str, Any]]) -> list[Aim]:
 
 def delays() -> tuple[list[Aim], list[dict[str, Any]]]:
     """Each injected delay, measured as any trial is, less the round trip without one."""
-    with tempfile.TemporaryDirectory() as folder, runs.lab_for(f"netns:accuracy{os.getpid()}") as lab:
+    with tempfile.TemporaryDirectory() as folder, turns.lab_for(f"netns:accuracy{os.getpid()}") as lab:
         found = selftest.delays_found(measured(selftest.delay_plan(lab.name), lab, Path(folder)).rows())
     rows = [{"injected": one.injected, "found": one.found, "allowed": one.allowed} for one in found]
     missed = sum(not one.holds for one in found)

@@ -32,7 +32,7 @@ from xdplab.plan.model import parse_plan
 from xdplab.programs.build import build as build_program
 from xdplab.programs.spec import ProgramSpec
 from xdplab.studies.traffic import race as races
-from xdplab.studies.traffic import runs
+from xdplab.studies.traffic import turns
 from xdplab.studies.traffic.kind import measured
 
 THREE_LINES = Path(__file__).parent / "xdpgen" / "three_lines.bpf.c"
@@ -50,7 +50,7 @@ def by_slices() -> tuple[Aim, dict[str, Any]]:
         {"workload": "array", "accesses": 0},
     ]
     blocks = [{"points": {"mode": "native"} | side, "traffic": {"load": "max", "flows": 1}} for side in sides]
-    with tempfile.TemporaryDirectory() as folder, runs.lab_for(f"netns:dutpeers{os.getpid()}") as lab:
+    with tempfile.TemporaryDirectory() as folder, turns.lab_for(f"netns:dutpeers{os.getpid()}") as lab:
         trial = {"warmup_s": 0.1, "window_s": 0.2, "pause_s": 0.02}
         race = {"at_most": MOST_PAIRS, "margin": 0.01}
         plan = parse_plan({"name": "three-lines", "lab": lab.name, "trial": trial, "race": race, "blocks": blocks})

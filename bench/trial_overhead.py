@@ -40,7 +40,7 @@ from xdplab.run.engine import Engine
 from xdplab.run.journal import Journal
 from xdplab.run.progress import silent
 from xdplab.run.state import read_state
-from xdplab.studies.traffic import runs, trial
+from xdplab.studies.traffic import runs, trial, turns
 from xdplab.studies.traffic.dut import KernelSide
 from xdplab.studies.traffic.kind import TRAFFIC
 from xdplab.studies.traffic.passes import RawFiles
@@ -173,7 +173,7 @@ def courses() -> list[Course]:
     plan = load_plan(shipped("plans") / "smoke.yaml")
     watch = Watch()
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
-        lab = stack.enter_context(runs.lab_for("netns:bench"))
+        lab = stack.enter_context(turns.lab_for("netns:bench"))
         started = runs.start(plan, lab, Path(folder))
         for name, owner, attribute in STEPS:
             stack.enter_context(mock.patch.object(owner, attribute, watch.timed(name, getattr(owner, attribute))))

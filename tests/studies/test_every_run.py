@@ -111,7 +111,7 @@ def spoken(*argv: str) -> Result:
 def test_a_plan_extends_no_run_of_another_kind(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A search took the plan's trials, measured its own as such, and had rows without a result."""
     before = run.directory.journal.path.read_bytes()
-    monkeypatch.setattr("xdplab.studies.traffic.runs.lab_for", lambda *_: pytest.fail("the lab was brought up"))
+    monkeypatch.setattr("xdplab.studies.traffic.turns.lab_for", lambda *_: pytest.fail("the lab was brought up"))
     if run.kind.name != "traffic":
         with pytest.raises(ResultsError, match=f"--extend: .* is a run of kind {run.kind.name}"):
             CliRunner().invoke(

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from xdplab.run.state import RunState
     from xdplab.studies import comparing
     from xdplab.studies.cost import gate
-    from xdplab.studies.traffic import kind, run_files, runs
+    from xdplab.studies.traffic import kind, run_files, runs, turns
     from xdplab.studies.traffic import race as races
 else:
     cost, ktap = lazy("xdplab.cli.cost"), lazy("xdplab.cli.ktap")
     model = lazy("xdplab.plan.model")
     comparing, kind = lazy("xdplab.studies.comparing"), lazy("xdplab.studies.traffic.kind")
     races, run_files = lazy("xdplab.studies.traffic.race"), lazy("xdplab.studies.traffic.run_files")
-    runs = lazy("xdplab.studies.traffic.runs")
+    runs, turns = lazy("xdplab.studies.traffic.runs"), lazy("xdplab.studies.traffic.turns")
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def race(
     labs = _two(rules.labs, lab_name)
     plan = race_plan((first, second), rules, programs, labs)
     require_labs(lab_name, plan)
-    with runs.lab_for(lab_name or plan.lab, plan) as lab:
+    with turns.lab_for(lab_name or plan.lab, plan) as lab:
         run = kind.TRAFFIC.run(runs.start(plan, lab, rules.out))
 
         def measure(seen: Observer) -> RunState:

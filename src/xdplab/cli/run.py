@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from xdplab.studies import kept, kinds, maker
     from xdplab.studies.kind import Run
     from xdplab.studies.search import kind as search_kind
-    from xdplab.studies.traffic import fleet, run_files, runs
+    from xdplab.studies.traffic import fleet, run_files, runs, turns
     from xdplab.studies.traffic import kind as traffic_kind
 else:
     plans, run_files = lazy("xdplab.plan"), lazy("xdplab.studies.traffic.run_files")
@@ -49,6 +49,7 @@ else:
     kinds, maker = lazy("xdplab.studies.kinds"), lazy("xdplab.studies.maker")
     rundir, kept = lazy("xdplab.run.rundir"), lazy("xdplab.studies.kept")
     fleet, runs = lazy("xdplab.studies.traffic.fleet"), lazy("xdplab.studies.traffic.runs")
+    turns = lazy("xdplab.studies.traffic.turns")
 
 FIRST, LEFT_S = "throughput", 30.0
 """The figure drawn after a run's first repetition, and the minimum remaining time for which it is drawn."""
@@ -128,7 +129,7 @@ def _measure_traffic(
                 joined_run, lambda seen: joined_run.measure_at(joined, seen), figures=new.draw, as_json=as_json
             )
     require_labs(lab_name, chosen)
-    with runs.lab_for(lab_name or chosen.lab, chosen) as lab:
+    with turns.lab_for(lab_name or chosen.lab, chosen) as lab:
         planned_run = traffic_kind.TRAFFIC.run(runs.start(chosen, lab, new.out, **details))
 
         def measure(seen: Observer) -> RunState:

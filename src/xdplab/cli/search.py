@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from xdplab.plan import model
     from xdplab.studies.kind import Run, Where
     from xdplab.studies.search import kind, rows
-    from xdplab.studies.traffic import runs
+    from xdplab.studies.traffic import turns
 else:
     kind = lazy("xdplab.studies.search.kind")
     model = lazy("xdplab.plan.model")
-    rows, runs = lazy("xdplab.studies.search.rows"), lazy("xdplab.studies.traffic.runs")
+    rows, turns = lazy("xdplab.studies.search.rows"), lazy("xdplab.studies.traffic.turns")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def search(lab_name: str | None, plan: str, new: SearchRun, as_json: bool, shari
     wanted = model.load_plan(file)
     first = sharing.labs[0] if sharing.labs else lab_name or wanted.lab
     require_timed(first, *sharing.labs[1:])
-    with runs.lab_for(first) as lab:
+    with turns.lab_for(first) as lab:
         run = kind.start_search(wanted, new.request, lab, new.out, only=parse_only(new.only))
         return _search(run, sharing.where(lab), as_json)
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from xdplab.cli import ktap
     from xdplab.plan import model
     from xdplab.run import progress
-    from xdplab.studies.traffic import comparison, runs
+    from xdplab.studies.traffic import comparison, turns
     from xdplab.studies.traffic import selftest as controls
 else:
     ktap = lazy("xdplab.cli.ktap")
     progress = lazy("xdplab.run.progress")
-    runs, controls = lazy("xdplab.studies.traffic.runs"), lazy("xdplab.studies.traffic.selftest")
+    turns, controls = lazy("xdplab.studies.traffic.turns"), lazy("xdplab.studies.traffic.selftest")
     model = lazy("xdplab.plan.model")
     comparison = lazy("xdplab.studies.traffic.comparison")
 
@@ -74,7 +74,7 @@ def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bo
     """
     name = lab_name or LAB
     require_timed(name)
-    with runs.lab_for(name) as lab:
+    with turns.lab_for(name) as lab:
         outcome = controls.selftest(lab, out, progress.silent() if as_json else observer_of(False))
     if markdown is not None:
         with replacing(markdown) as scratch:

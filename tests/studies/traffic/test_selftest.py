@@ -149,7 +149,7 @@ def test_the_page_and_the_exit_code_say_what_holds(monkeypatch: pytest.MonkeyPat
     failed = Selftest(**{**vars(FOUND), "controls": (NegativeControl("loss", "50", "49", "exactly", False),)})
     assert "| loss | 50 | 49 | exactly | **no** |" in page(failed)
     monkeypatch.setattr("xdplab.cli.selftest.require_timed", lambda name: None)
-    monkeypatch.setattr("xdplab.studies.traffic.runs.lab_for", lambda name: nullcontext())
+    monkeypatch.setattr("xdplab.studies.traffic.turns.lab_for", lambda name: nullcontext())
     for found, code in ((FOUND, 0), (failed, 1)):
         monkeypatch.setattr(selftest, "selftest", lambda lab, out, observer, found=found: found)
         said = CliRunner().invoke(cli, ["selftest", "--json", "--markdown", str(tmp_path / "page.md")])

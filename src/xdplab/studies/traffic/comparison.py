@@ -29,7 +29,7 @@ from xdplab.studies.comparing import ComparedRuns, Unlike, check_metric, check_r
 from xdplab.studies.environment import flat
 from xdplab.studies.kind import Run
 from xdplab.studies.provenance import MOMENT
-from xdplab.studies.traffic import kind, runs
+from xdplab.studies.traffic import kind, turns
 from xdplab.studies.traffic.columns import trials_frame
 from xdplab.studies.traffic.run_files import run_plan
 from xdplab.studies.traffic.trials import settled_trials
@@ -183,7 +183,7 @@ def calibrate(plan: Plan, lab_name: str, count: int, observer: Observer) -> Cali
     folder = state_root() / "calibration" / now.strftime("%Y-%m-%dT%H%M%S")
     directories = []
     for _ in range(count):
-        with runs.lab_for(lab_name) as lab:
+        with turns.lab_for(lab_name) as lab:
             directories.append(kind.measured(plan, lab, folder, observer).directory)
     facts = {name: value for name, value in around(directories[0]).items() if name in (*MACHINE, "dut kernel")}
     tables = {directory.name: settled_trials(directory) for directory in directories}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.errors import LabError
-from xdplab.labs import Lab, use_lab
+from xdplab.labs import Lab
 from xdplab.lazy import lazy
 from xdplab.plan import Plan, Trial
 from xdplab.run.engine import CUTS, InTurn, Policy, run_trials
@@ -31,19 +31,6 @@ from xdplab.text import step
 
 race, trials = lazy("xdplab.studies.traffic.race"), lazy("xdplab.studies.traffic.trials")
 maker = lazy("xdplab.studies.maker")
-
-
-@contextmanager
-def lab_for(name: str, plan: Plan | None = None) -> Iterator[Lab]:
-    """The lab of that name; if it is not up, it is brought up, and taken down at the end.
-
-    The same holds for labs that blocks of ``plan`` name.
-    """
-    with ExitStack() as stack:
-        with step(f"bringing lab {name} up"):
-            lab = stack.enter_context(use_lab(name))
-        stack.enter_context(labs_of(() if plan is None else plan.blocks, lab))
-        yield lab
 
 
 def lab_of(run: RunDirectory) -> str:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from xdplab.errors import LabError
 from xdplab.labs import Lab, use_lab
-from xdplab.plan import Block, Point, Trial
+from xdplab.lazy import lazy
+from xdplab.plan import Block, Plan, Point, Trial
 from xdplab.run.engine import Session, SessionOf
+from xdplab.text import step
+
+runs = lazy("xdplab.studies.traffic.runs")
 
 PLAN_LAB = "auto"
 """The value of a point's lab if it is measured in the plan's lab."""
@@ -41,6 +47,23 @@ def labs_of(places: Iterable[Block] | Iterable[Point], lab: Lab) -> Iterator[Lab
                     remedy="remove `lab:` from that block, or name another lab",
                 )
         yield labs
+
+
+@contextmanager
+def lab_for(name: str, plan: Plan | None = None) -> Iterator[Lab]:
+    """The lab of that name; if it is not up, it is brought up, and taken down at the end.
+
+    The same holds for labs that blocks of ``plan`` name. What measures is loaded while both hosts are connected to.
+    """
+    with ExitStack() as stack:
+        with step(f"bringing lab {name} up"):
+            lab = stack.enter_context(use_lab(name))
+        with ThreadPoolExecutor() as meanwhile:
+            reached = meanwhile.map(partial(getattr, lab), ("dut", "tg"))
+            _ = runs.start
+        list(reached)
+        stack.enter_context(labs_of(() if plan is None else plan.blocks, lab))
+        yield lab
 
 
 @contextmanager
