@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from xdplab.counters.probe import install
+from xdplab.counters.probe import CounterProbe, install
 from xdplab.deploy.device import Applied, apply, queues_now, restore
 from xdplab.deploy.guarded import DpdkPort, GuardedDevice, GuardedPort, put_all_back
 from xdplab.deploy.kernel_settings import kept_sysctls, unthrottled
@@ -149,11 +149,12 @@ class TrafficSession:
             with ThreadPoolExecutor() as meanwhile, step("building tools and programs"):
                 tools = meanwhile.submit(build_tools, self._lab, points)
                 programs = meanwhile.submit(self._all_prepared, tools.result)
+                probes = meanwhile.submit(self._probes, tools.result)
                 way_out = meanwhile.submit(refuse_way_out, self._lab.dut, ports, points)
                 list(meanwhile.map(lambda held: held.take(), self._held))
                 way_out.result()
                 self._switch_off()
-                self._context = self._made_context(tools.result(), programs.result)
+                self._context = self._made_context(tools.result(), probes.result, programs.result)
             stack.callback(lambda: self._context.close_probes())
             stack.callback(self._await_let_go)
             stack.callback(lambda: self._context.staying.end())
@@ -183,33 +184,35 @@ class TrafficSession:
         if self._plan.trial.throttling == "off":
             self._switched = self._unthrottled.enter_context(unthrottled(self._lab.tg))
 
-    def _made_context(self, tools: Tools, programs: Callable[[], Mapping[ProgramFactors, Prepared]]) -> TrialContext:
-        """Put all that the trials need beside their ``programs`` on the hosts; only then wait for these."""
+    def _probes(self, tools: Callable[[], Tools]) -> tuple[CounterProbe, CounterProbe]:
+        """Put what reads the counters of the DUT and of the TG there."""
+        lab, made = self._lab, tools()
+        dut, tg = f"{lab.work_dir(lab.dut)}/counters", f"{lab.work_dir(lab.tg)}/counters"
+        with ThreadPoolExecutor() as meanwhile:
+            of_tg = meanwhile.submit(install, lab.tg, "tg", lab.tg_interface, tg, reader=made.reader_on_tg)
+            of_dut = install(lab.dut, "dut", lab.dut_interface, dut, reader=made.reader, sampler=made.sampler)
+            return of_dut, of_tg.result()
+
+    def _made_context(
+        self,
+        tools: Tools,
+        probes: Callable[[], tuple[CounterProbe, CounterProbe]],
+        programs: Callable[[], Mapping[ProgramFactors, Prepared]],
+    ) -> TrialContext:
+        """Ask what the trials need to know beside their ``programs``; only then wait for these."""
         lab, run = self._lab, self._run
         with ThreadPoolExecutor() as meanwhile:
-            tg = meanwhile.submit(
-                install, lab.tg, "tg", lab.tg_interface, f"{lab.work_dir(lab.tg)}/counters", reader=tools.reader_on_tg
-            )
             tg_machine = meanwhile.submit(machine_of, lab.tg)
-            kernel = meanwhile.submit(lab.dut.run, ["uname", "-r"])
-            dut_probe = install(
-                lab.dut,
-                "dut",
-                lab.dut_interface,
-                f"{lab.work_dir(lab.dut)}/counters",
-                reader=tools.reader,
-                sampler=tools.sampler,
-            )
-        machine = MachineFacts(
-            kernel=kernel.result().text.strip(), tg_machine=tg_machine.result(), switched_off=self._switched
-        )
+            kernel = lab.dut.run(["uname", "-r"])
+        dut_probe, tg_probe = probes()
+        machine = MachineFacts(kernel=kernel.text.strip(), tg_machine=tg_machine.result(), switched_off=self._switched)
         return TrialContext(
             lab=lab,
             plan=self._plan,
             tools=tools,
             rivals=self._rivals(),
             dut_probe=dut_probe,
-            tg_probe=tg.result(),
+            tg_probe=tg_probe,
             run_id=run.run_id,
             machine=machine,
             pdr=known_pdr(run),
@@ -405,7 +408,10 @@ class TrafficSession:
         if booted:
             tools = build_tools(self._lab, [trial.point for trial in self._trials])
             self._context = replace(
-                self._made_context(tools, lambda: self._all_prepared(lambda: tools)), alone=self._context.alone
+                self._made_context(
+                    tools, lambda: self._probes(lambda: tools), lambda: self._all_prepared(lambda: tools)
+                ),
+                alone=self._context.alone,
             )
         self._set_block()
         return booted, round(time.monotonic() - began, 3)
