@@ -241,7 +241,8 @@ def test_files_go_and_come_back(host: Host, tmp_path: Path) -> None:
     source.write_bytes(data)
     for number, what in enumerate((data, source)):
         remote = f"{tmp_path}/remote/new folder/-{number}"
-        host.put(what, remote, mode=0o750)
+        for mode in (0o640, 0o750):  # then it is there already
+            host.put(what, remote, mode=mode)
         assert host.get(remote) == data
         assert host.run(["stat", "-c", "%a", remote]).text == "750\n"
     assert host.run(["ls", f"{tmp_path}/remote/new folder"]).text == "-0\n-1\n"  # no temporary file is left

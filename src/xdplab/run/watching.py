@@ -5,14 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-
+from xdplab.lazy import lazy
 from xdplab.run.progress import to_go
 from xdplab.run.state import RunState
 from xdplab.text import colour_system, visible
+
+if TYPE_CHECKING:
+    from rich import console as consoles
+    from rich import progress as bars
+else:
+    consoles, bars = lazy("rich.console"), lazy("rich.progress")
 
 POLL_S = 0.5
 LINE_S = 5.0
@@ -54,8 +58,10 @@ class WidgetBar:
 class TerminalBar:
     """A bar of rich; it disappears when it is closed."""
 
-    def __init__(self, console: Console) -> None:
-        self._progress = Progress(BarColumn(), TextColumn("{task.description}"), console=console, transient=True)
+    def __init__(self, console: consoles.Console) -> None:
+        self._progress = bars.Progress(
+            bars.BarColumn(), bars.TextColumn("{task.description}"), console=console, transient=True
+        )
         self._task = self._progress.add_task("", total=None)
         self._progress.start()
 
@@ -89,7 +95,7 @@ def bar() -> Bar:
             return WidgetBar()
         except ImportError:
             return Lines()
-    console = Console(color_system=colour_system())
+    console = consoles.Console(color_system=colour_system())
     return TerminalBar(console) if console.is_terminal else Lines()
 
 
