@@ -15,10 +15,10 @@ from math import isnan, log
 import pandas as pd
 
 from xdplab.analysis.findings import Finding
-from xdplab.analysis.fit import limited_by_dut, lines_by_repetition
+from xdplab.analysis.fit import STAGE, limited_by_dut, lines_by_repetition
 from xdplab.analysis.load_rules import DISTURBANCES
 from xdplab.analysis.sentences import Estimate, Values
-from xdplab.analysis.series import by_series, reached, settled, valid
+from xdplab.analysis.series import by_series, key_of, reached, settled, valid
 from xdplab.analysis.summary import varying
 from xdplab.analysis.values import is_null
 from xdplab.plan.factors import BY_COLUMN, FACTORS, MODES, of_program
@@ -106,6 +106,11 @@ NOTHING_TO_COMPARE = (
 )
 """Without and with valid trials."""
 RATE, PACED, P99 = "forwarded_pps", "rate_requested_pps", "latency_p99_ns"
+NEEDED = frozenset(
+    {"run_id", "trial_id", "attempt", "point_id", "repetition", "verdict", "limited_by", STAGE}
+    | {RATE, PACED, P99, "offered_pps", "ns_per_packet"}
+    | {factor.column for factor in FACTORS}
+)
 OF_PROGRAM = frozenset(factor.column for factor in FACTORS if of_program(factor))
 
 
@@ -114,6 +119,7 @@ def conclusions(trials: pd.DataFrame) -> list[str]:
 
     ``trials`` are judged and derived. A run whose points cannot be compared tells their rates.
     """
+    trials = trials[[name for name in trials if name in NEEDED]]  # rows of all columns take three times as long
     rows, names = valid(trials), varying(settled(trials))
     at_max = rows[rows[PACED].isna() & rows[RATE].gt(0)]
     paced = rows[rows[PACED].notna() & rows[P99].notna() & reached(rows)]
@@ -204,7 +210,7 @@ def effects_of(rows: pd.DataFrame, factor: str, names: Sequence[str]) -> Iterato
     """Give the effect of each level of a factor against its first one; of many levels that of the last one."""
     levels = _ordered(factor, rows[factor].dropna().unique().tolist())
     alike = [name for name in names if name != factor and name in rows]
-    keys = rows[alike].astype("string").fillna("").agg("|".join, axis=1) if alike else pd.Series("", rows.index)
+    keys = key_of(rows, tuple(alike))
     by_level: dict[object, dict[tuple[str, float], float]] = {level: {} for level in levels}
     for level, key, repetition, rate in zip(rows[factor], keys, rows["repetition"], rows[RATE], strict=True):
         if level in by_level:
