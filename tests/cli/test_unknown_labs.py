@@ -9,7 +9,7 @@ from xdplab import cli, labs
 from xdplab.errors import LabError, UnsupportedError
 from xdplab.labs import cache
 from xdplab.labs.vm import archive, kernels
-from xdplab.studies.traffic import runs
+from xdplab.studies.traffic import turns
 
 VERBS = [
     "lab status --lab",
@@ -83,7 +83,7 @@ def test_what_needs_rates_is_refused_before_a_guest_that_counts_boots(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runs, "use_lab", lambda name: pytest.fail("the guest was booted"))
+    monkeypatch.setattr(turns, "use_lab", lambda name: pytest.fail("the guest was booted"))
     for name in ("vm:6.12:count", "vm:6.12:count:mine"):
         done = CliRunner().invoke(cli.cli, ["--lab", name, *verb.split()])
         assert isinstance(done.exception, UnsupportedError), done.output
