@@ -13,6 +13,7 @@ from xdplab.deploy.device import Snapshot, apply, remember, reread, restore, res
 from xdplab.deploy.guarded import GuardedDevice
 from xdplab.deploy.queues import queue_limit, set_queues
 from xdplab.deploy.settings import XPS, Features, read
+from xdplab.deploy.watchdog import unrestored_path
 from xdplab.errors import HostError, PlanError, UnsupportedError
 
 pytestmark = pytest.mark.root
@@ -141,7 +142,9 @@ def test_another_process_restores_after_a_kill_any_number_of_times(lab, tmp_path
     assert snapshot(host, "vd0").values["channels.tx"] == 3
 
     assert remember(host, "vd0", state) == before  # the state before the crash, not after it
+    Path(unrestored_path("vd0", state)).write_text("what a watchdog could not restore\n")
     assert restore_remembered(host, "vd0", state) == before
+    assert not list(Path(state).iterdir())
     assert snapshot(host, "vd0") == before
     assert restore_remembered(host, "vd0", state) is None
     assert snapshot(host, "vd0") == before

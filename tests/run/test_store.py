@@ -1,5 +1,6 @@
 """After a kill at any instant, each attempt is complete or absent."""
 
+import ctypes
 import errno
 import json
 import os
@@ -9,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pyarrow as pa
@@ -197,7 +199,9 @@ def test_a_full_disk_is_said_and_the_journal_stays_whole(run: RunDirectory) -> N
 
 def test_a_disk_that_fails_when_it_is_waited_for_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that the kernel accepted is lost, and only syncfs(2) says so."""
-    monkeypatch.setattr(disk, "_syncfs", lambda: lambda folder: errno.EIO)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(syncfs=lambda folder: -1))
+    monkeypatch.setattr(ctypes, "get_errno", lambda: errno.EIO)
+    monkeypatch.setattr(disk, "_syncfs", disk._syncfs.__wrapped__)
     with pytest.raises(ResultsError, match="Input/output error"):
         disk.sync(tmp_path)
 
@@ -298,6 +302,15 @@ def test_only_ones_own_links_lead_to_where_a_file_is_written(tmp_path: Path, vic
     os.chown(tmp_path / "theirs", 54321, 54321, follow_symlinks=False)
     with pytest.raises(ResultsError, match="symbolic link"), replacing(tmp_path / "theirs" / "file"):
         pass
+
+
+def test_a_folder_that_another_process_makes_meanwhile_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = os.mkdir
+    monkeypatch.setattr(os, "mkdir", lambda *given, **how: [make(*given, **how), make(*given, **how)])
+    with disk.opened(tmp_path / "new", make=True):
+        assert (tmp_path / "new").is_dir()
 
 
 def test_no_file_of_a_run_is_opened_through_a_link(tmp_path: Path) -> None:

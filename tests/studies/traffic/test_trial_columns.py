@@ -145,6 +145,7 @@ def test_what_other_factors_set_is_no_device_setting() -> None:
         ("rss.hkey", "6D:5A", "lower case"),
         ("hash.udp4", "fnsd", "in this order"),
         ("hash.udp4", False, "in this order"),  # `n` in YAML
+        ("hash.udp4", "", "in this order"),
         ("hash.udp5", "sd", "tcp4, udp4, tcp6, udp6"),
     ],
 )

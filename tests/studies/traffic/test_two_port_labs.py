@@ -11,6 +11,7 @@ import pytest
 from tests.doubles.hosts import Played
 from tests.studies.traffic.columns_of import row_of
 
+from xdplab.deploy.xdp import XdpRequest
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.generators import BothWays, Generator
 from xdplab.labs.base import Cpus, GeneratorPlace, LinkEnds
@@ -105,6 +106,17 @@ def test_an_application_whose_sockets_are_bound_otherwise_is_ended(monkeypatch: 
     with pytest.raises(HostError, match="bound copy, zerocopy"):
         AfxdpSide(Played(), Played(), "", SimpleNamespace(bind="zerocopy"))  # type: ignore[arg-type]
     assert closed
+
+
+def test_the_measured_load_is_back_when_its_decisions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    counting: Any = SimpleNamespace(decided=lambda: "counts", detach=lambda: None, raw="")
+    at_work: list[object] = []
+    loader: Any = SimpleNamespace(exchange=at_work.append, loaded=SimpleNamespace(map_ids={}))
+    monkeypatch.setattr(dut, "attach", lambda *_, **__: nullcontext(counting))
+    side = KernelSide.__new__(KernelSide)
+    vars(side).update(_loader=loader, _host=None)
+    assert side.decided("", XdpRequest("", "vd0", "native"), lambda: None) == ("counts", b"")
+    assert at_work == [counting, loader]
 
 
 def test_answers_of_a_driver_are_those_of_both_ports() -> None:
