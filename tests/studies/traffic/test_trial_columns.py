@@ -9,6 +9,7 @@ from tests.doubles.hosts import Played
 from tests.studies.traffic.columns_of import row_of
 
 from xdplab.analysis.verdicts import REMARKS, say_records_lost, say_rounded
+from xdplab.deploy.deployment import Deployment
 from xdplab.deploy.device import Applied
 from xdplab.deploy.settings import Values
 from xdplab.deploy.settings_nic import require_in_plans
@@ -240,3 +241,11 @@ def test_other_work_is_unknown_where_a_sender_may_rest() -> None:
     row = row_of({"tx_busy_cores": 0.5, "rate_requested_pps": 2e4}, facts=FACTS, burst=WINDOW)
     assert row["other_busy_cores"] is None
     assert "paced" in (row.reason("other_busy_cores") or "")
+
+
+@pytest.mark.parametrize(("insns", "inlined"), [(40, True), (41, None)])
+def test_whether_lookups_are_inlined_is_read_from_the_attached_program(insns: int, inlined: bool | None) -> None:
+    load: Any = SimpleNamespace(tag="a1", xlated_insns=40, lookup_inlined=True)
+    deployment = Deployment("vd0", "native", "native", 1, 7, "lookup", "a1", jit=True, program_insns=insns)
+    row = row_of({"workload": "lookup"}, facts=TrialFacts(load=load, deployment=deployment))
+    assert row.get("helper_inlined") is inlined
