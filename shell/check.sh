@@ -77,9 +77,10 @@ passed() {
     [ $status = 0 ] || [ "$1 $status" = "${#FAILED[@]} 5" ]
 }
 
-# beside NAME COMMAND…: runs it while traffic waits, with the CPU time that traffic leaves. Its output is shown at its end.
+# beside NAME COMMAND…: runs it with the CPU time that traffic and the other tests leave. Its output is shown at its end.
 declare -A beside=()
 beside() {
+    : "${log:=$(mktemp -d)}"
     env --default-signal=INT,QUIT nice -n 19 "${@:2}" >"$log/$1" 2>&1 &
     beside[$1]=$!
 }
@@ -90,7 +91,7 @@ ended() {
     for name in "${@:2}"; do
         status=0
         wait "${beside[$name]}" || status=$?
-        say "pytest, $name tests, which ran beside real traffic"
+        say "$name, which ran beside other tests"
         cat "$log/$name"
         [ $status = 0 ] || [ "$1 $status" = "${#FAILED[@]} 5" ] || failed=1
     done
@@ -100,16 +101,16 @@ ended() {
 # Real traffic runs in a network namespace of its own where no other test's labs are. It waits more than it works: beside
 # it run, with the lowest priority, the tests that work in user space (those of compilers also load each object once), and
 # guests, which count instructions or only answer. More work in the kernel makes a sender late now and then, and its
-# verdict says so: the other tests follow, on all CPUs (tests/conftest.py says which of them may run side by side). All
+# verdict says so: the other tests follow, when traffic and guests have ended (tests/conftest.py says which of them may
+# run side by side). They wait half of their time: one more of them than CPUs, and what is left in user space, fill it. All
 # parts always run; each decides, and each remembers its own failures.
 #
 # On a machine shared with strangers even traffic that runs alone is late now and then. What failed there runs a second
 # time by itself, as the product tries an invalid trial again. The last lines name what passed only then, and what failed
 # in any part: they are all that is left of a long log at times.
 tests() { # [OPTION…] for pytest
-    local apart=() failed=0 late=0 log part memory="-o cache_dir=.pytest_cache"
+    local apart=() failed=0 late=0 part memory="-o cache_dir=.pytest_cache"
     local traffic=(-m "lab and $chosen" "$@") rest="(machine or not guest) and not lab and $chosen"
-    log=$(mktemp -d)
     if [ "$(id -u)" = 0 ] && unshare --net true 2>/dev/null; then
         apart=(unshare --net sh -c 'ip link set lo up && exec "$@"' sh)
     fi
@@ -117,16 +118,17 @@ tests() { # [OPTION…] for pytest
     beside userspace "$bin/pytest" -n "$(nproc)" --durations=25 -m "$rest" $memory/userspace "$@" "${USERSPACE[@]}"
     say "pytest, real traffic"
     passed $# "$log/first" "${apart[@]}" "$bin/pytest" --durations=25 "${traffic[@]}" || late=1
-    ended $# guest userspace || failed=1
+    ended $# guest || failed=1 # guests and the settings of a whole machine do not go together
+    say "pytest, all other tests"
+    passed $# "$log/others" "$bin/pytest" -n $(($(nproc) + 1)) --durations=25 -m "$rest" $memory/others \
+        "${USERSPACE[@]/#/--ignore=}" "$@" || failed=1
+    ended $# userspace ${beside[mypy]+mypy} || failed=1
     if [ $late = 1 ]; then # now with nothing beside it
         say "pytest, real traffic that failed, once more"
         passed $# "$log/second" "${apart[@]}" "$bin/pytest" "${FAILED[@]}" "${traffic[@]}" || failed=1
     fi
-    say "pytest, all other tests"
-    passed $# "$log/others" "$bin/pytest" -n "$(nproc)" --durations=25 -m "$rest" $memory/others \
-        "${USERSPACE[@]/#/--ignore=}" "$@" || failed=1
     say "all parts"
-    for part in first second guest userspace others; do [ ! -e "$log/$part" ] || tail -n 1 "$log/$part" | tr -d =; done
+    for part in mypy first second guest userspace others; do [ ! -e "$log/$part" ] || tail -n 1 "$log/$part" | tr -d =; done
     grep -hE '^(FAILED|ERROR)[ :]' "$log"/{second,guest,userspace,others} 2>/dev/null || true
     grep -hE '^(FAILED|ERROR)[ :]' "$log/first" | sed 's/^/in the first attempt: /' || true
     rm -r "$log"
@@ -217,9 +219,11 @@ tidy)
 esac
 say ruff && "$bin/ruff" check .
 say ruff format && "$bin/ruff" format --check .
-say mypy && "$bin/mypy"
 say lint-imports && "$bin/lint-imports"
 say clang-format && c_layout
-if [ "${1:-}" != lint ]; then
+if [ "${1:-}" = lint ]; then
+    say mypy && "$bin/mypy"
+else
+    beside mypy "$bin/mypy" # a minute where it has not run before
     tests
 fi

@@ -26,11 +26,13 @@ esac
 """
 
 
-def check(
-    folder: Path, *argv: str, rest: int = 0, traffic: int = 0, second: int = 1, guest: int = 0, userspace: int = 0
-) -> subprocess.CompletedProcess[str]:
+MYPY = '#!/bin/sh\necho "the types"; exit "$CODE_OF_TYPES"\n'
+PARTS = ("rest", "traffic", "guest", "userspace", "types")
+
+
+def check(folder: Path, *argv: str, second: int = 1, **codes: int) -> subprocess.CompletedProcess[str]:
     """Run check.sh with a pytest whose parts end with these exit codes, and see that nothing is left."""
-    tools = dict.fromkeys(("ruff", "mypy", "lint-imports"), "#!/bin/sh\n") | {"pytest": PYTEST}
+    tools = {"ruff": "#!/bin/sh\n", "lint-imports": "#!/bin/sh\n", "mypy": MYPY, "pytest": PYTEST}
     files = {"shell/setup.sh": SETUP, **{f"venv/bin/{name}": text for name, text in tools.items()}}
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -38,8 +40,8 @@ def check(
         (folder / path).chmod(0o755)
     shutil.copy(CHECK, folder / "shell" / "check.sh")
     (temporary := folder / "temporary").mkdir()
-    codes = {"REST": rest, "TRAFFIC": traffic, "SECOND": second, "GUEST": guest, "USERSPACE": userspace}
-    own = {f"CODE_OF_{name}": str(code) for name, code in codes.items()} | {"TMPDIR": str(temporary)}
+    codes = dict.fromkeys(PARTS, 0) | {"second": second} | codes
+    own = {f"CODE_OF_{name.upper()}": str(code) for name, code in codes.items()} | {"TMPDIR": str(temporary)}
     argv = ("shell/check.sh", *argv)
     result = subprocess.run(argv, cwd=folder, env=os.environ | own, capture_output=True, text=True)
     assert list(temporary.iterdir()) == []
@@ -47,14 +49,11 @@ def check(
     return result
 
 
-PARTS = ("rest", "traffic", "guest", "userspace")
-
-
 @pytest.mark.parametrize("codes", [{}, *({part: 1} for part in PARTS), dict.fromkeys(PARTS, 1), {"rest": 5}], ids=str)
 def test_each_part_decides_and_nothing_is_left(tmp_path: Path, codes: dict[str, int]) -> None:
     result = check(tmp_path, **codes)
     assert result.returncode == (1 if codes else 0), result.stderr
-    for words in ("the traffic part", "the guests", "in user space"):
+    for words in ("the traffic part", "the guests", "in user space", "the types"):
         assert words in result.stdout
 
 
@@ -84,6 +83,11 @@ def test_each_test_is_in_one_part(parts: list[list[str]], listed: bool, marks: t
         wanted = Expression.compile(words[words.index("-m") + 1])
         selected += files and wanted.evaluate(lambda mark, **_: mark in marks)
     assert selected == ("nightly" not in marks)
+
+
+def test_a_fault_in_the_types_alone_ends_lint_without_a_test(tmp_path: Path) -> None:
+    assert check(tmp_path, "lint", types=1).returncode == 1
+    assert not (tmp_path / "asked").exists()
 
 
 def test_traffic_that_failed_may_pass_the_second_time(tmp_path: Path) -> None:
