@@ -60,7 +60,7 @@ HELP = [[*words, "--help"] for words in (
     *(["lab", verb] for verb in ("up", "down", "status", "run", "kernels")),
     *(["programs", verb] for verb in ("build", "show", "prove")), ["import", "thesis"],
 )]  # fmt: skip
-WRONG = [["no-such-verb"], *([verb, "--no-such-option"] for verb in VERBS), *(["study", n, "-x"] for n in STUDIES)]
+WRONG = [["no-such-verb"], ["figures", "--no-such-option"], ["study", "verifier", "-x"]]
 NO_RUN = [
     [*words, "absent"] for words in (["resume"], ["status"], ["tables"], ["figures"], ["audit"], ["compare", "x"])
 ]
