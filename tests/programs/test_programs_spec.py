@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from xdplab.errors import PlanError
@@ -80,6 +80,7 @@ def test_without_accesses_all_workloads_are_one_program():
     assert len({source(ProgramSpec(workload)) for workload in ACCESSING}) == 1
 
 
+@settings(deadline=None)
 @given(specs())
 def test_the_workload_is_the_same_text_in_the_kernel_and_in_user_space(spec):
     assume(spec.in_user_space)
@@ -90,6 +91,7 @@ def test_the_workload_is_the_same_text_in_the_kernel_and_in_user_space(spec):
     assert ("#define ACCESSES" in kernel) == bool(spec.accesses)
 
 
+@settings(deadline=None)
 @given(specs())
 def test_what_fills_the_maps_fits_the_working_set(spec):
     contents = map_contents(spec)
