@@ -110,7 +110,7 @@ def slope(accesses: pd.Series, times_ns: pd.Series, repetitions: pd.Series) -> S
     line = fit_line(x, times)
     if line is None:
         return None
-    place, repeated = pd.factorize(repetitions)  # null, -1, is left out never
+    place, repeated = pd.factorize(repetitions)  # a null, -1, is never left out
     group = np.where(place < 0, -1, place % MOST_GROUPS)
     without = [fit_line(x[group != left], times[group != left]) for left in range(min(len(repeated), MOST_GROUPS))]
     slopes = np.array([one.c for one in without if one is not None])

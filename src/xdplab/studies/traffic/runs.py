@@ -157,8 +157,8 @@ class JudgingObserver:
         self.seen.started(state, trial)
 
     def finished(self, trial: AnyTrial, attempt: Attempt) -> None:
-        if self.state is not None and not self.state.owed:
-            maker.keep_soon()
+        if self.state is not None and len(self.state.last) == self.state.total and not self.state.owed:
+            maker.keep_soon()  # `owed` alone looks at each trial of the run
         if isinstance(trial, Trial) and self._is_judged(trial):
             row = trials.attempt_rows(self.run, trial, attempt, window_s=self.window_s).row
             if row["verdict"] == "invalid":
