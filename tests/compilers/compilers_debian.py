@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from xdplab.doctor.checks import Tried, tried
+from xdplab.doctor.checks import VERSIONS
 from xdplab.errors import LabError
 from xdplab.labs.cache import cache_dir, locked, make
 from xdplab.labs.vm import archive
@@ -30,8 +30,10 @@ NOT_TO_RUN = re.compile(r".*-(dev|tools|base)|binutils|libclang1-.*")
 SPACE_MB = 1500
 
 
-def releases() -> dict[int, Tried]:
-    return {line.number[0]: line for line in tried("clang")}
+def releases() -> dict[int, tuple[str, ...]]:
+    """Return the releases that xdplab was tried with, and the suites that have each."""
+    lines = [line.split("\t") for line in VERSIONS.read_text().splitlines() if line.startswith("clang\t")]
+    return {int(version): tuple(suites.split()) for _, version, suites in lines}
 
 
 def clang(release: int) -> Path:
@@ -49,7 +51,7 @@ def clang(release: int) -> Path:
 
 def _fill(apt: Path, release: int, folder: Path) -> None:
     package = f"clang-{release}"
-    options, version = _newest(apt, package, releases()[release].suites)
+    options, version = _newest(apt, package, releases()[release])
     tree = folder.parent / "tree"
     names = _with_libraries([package, f"libclang-common-{release}-dev"], options)
     for file in archive.download(names, options, folder.parent):
