@@ -9,7 +9,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$(shell/setup.sh --where)/bin
-trap 'shell/setup.sh --give-back' EXIT
+log= # the folder of the parts' outputs, never one that the environment names
+trap 'rm -rf "$log"; shell/setup.sh --give-back' EXIT
 CLANG_FORMAT=14 # others lay out a few lines differently
 SANITIZED=(tests/afxdp_user tests/native/{common,xdpload} tests/deploy/test_deploy_xdp.py tests/generators/test_xdpgen_traffic.py
     tests/end_to_end/test_{run,foreign_frames}.py)
@@ -131,7 +132,6 @@ tests() { # [OPTION…] for pytest
     for part in mypy first second guest userspace others; do [ ! -e "$log/$part" ] || tail -n 1 "$log/$part" | tr -d =; done
     grep -hE '^(FAILED|ERROR)[ :]' "$log"/{second,guest,userspace,others} 2>/dev/null || true
     grep -hE '^(FAILED|ERROR)[ :]' "$log/first" | sed 's/^/in the first attempt: /' || true
-    rm -r "$log"
     return $failed
 }
 

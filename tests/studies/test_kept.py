@@ -112,11 +112,12 @@ def test_the_progress_of_a_run_is_kept_when_it_has_ended_until_its_journal_chang
     assert len(read) == 3, "a run that goes on is read each time"
 
 
-def test_raw_files_are_looked_at_once_and_again_where_one_came_or_went(run: RunDirectory) -> None:
+@pytest.mark.parametrize("folder", [".", "counters"])
+def test_raw_files_are_looked_at_once_and_again_where_one_came_or_went(run: RunDirectory, folder: str) -> None:
     assert kept.gone(run) == []
     raw = next(run.path.glob("raw/*/1"))
     place = f"{raw.parent.name}/1"
-    file = next(path for path in raw.iterdir() if path.is_file() and path.stat().st_size)
+    file = next(path for path in (raw / folder).iterdir() if path.is_file() and path.stat().st_size)
     content = file.read_bytes()
     os.truncate(file, 0)
     assert (kept.gone(run), kept.gone(run, anew=True)) == ([], [place])

@@ -23,15 +23,14 @@ from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, ProgramSpec
 if TYPE_CHECKING:
     import yaml
 
-    from xdplab import yaml_file
+    from xdplab import labs, yaml_file
     from xdplab.deploy import native
     from xdplab.plan import maps as contents
     from xdplab.programs import onhost, program, proof
     from xdplab.programs.program import Program
-    from xdplab.studies.traffic import turns
 else:
     yaml, yaml_file, contents = lazy("yaml"), lazy("xdplab.yaml_file"), lazy("xdplab.plan.maps")
-    native, turns = lazy("xdplab.deploy.native"), lazy("xdplab.studies.traffic.turns")
+    native, labs = lazy("xdplab.deploy.native"), lazy("xdplab.labs")
     onhost, proof = lazy("xdplab.programs.onhost"), lazy("xdplab.programs.proof")
     program = lazy("xdplab.programs.program")
 
@@ -198,7 +197,7 @@ def prove_command(lab_name: str | None, /, what: str, as_json: bool, **fields: A
         if isinstance(chosen.spec, ProgramSpec):
             answer["proof"] = asdict(proof.prove(chosen.built, user=True))
     else:
-        with turns.lab_for(lab_name) as lab:
+        with labs.use_lab(lab_name) as lab:
             folder = f"{lab.work_dir(lab.dut)}/programs/{chosen.built.hash}"
             xdpload = native.build_tool(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
             answer["load"] = asdict(onhost.load_report(lab.dut, xdpload, chosen.built, folder, lab.dut_interface))

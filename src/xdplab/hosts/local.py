@@ -98,7 +98,7 @@ class LocalHost:
                     os.fsync(file.fileno())
                 Path(temporary).chmod(mode)
                 Path(temporary).replace(target)
-                sync_one(target.parent)  # its names must be on disk, too
+                sync_one(target.parent.resolve())  # its names must be on disk, too
             except OSError:
                 Path(temporary).unlink(missing_ok=True)
                 raise

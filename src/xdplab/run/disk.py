@@ -66,6 +66,9 @@ def sync_one(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some file systems cannot wait for a folder
+            raise
     finally:
         os.close(descriptor)
 

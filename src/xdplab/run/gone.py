@@ -48,8 +48,8 @@ def warn_gone(run: RunDirectory, gone: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class RawSeen:
-    """What was seen of a run's raw files: the ``folders`` of measured attempts, the sum of their `changes`, and those
-    of which files are ``gone``."""
+    """What was seen of a run's raw files: the ``folders`` that have those of measured attempts, the sum of their
+    `changes`, and the attempts' folders of which files are ``gone``."""
 
     folders: list[str]
     changes: str
@@ -61,10 +61,12 @@ def look_at_raw(run: RunDirectory) -> RawSeen:
     folders, moments, gone = [], array("q"), []
     for attempt in attempts_of(run):
         if attempt.status == "measured" and attempt.files:
-            folders.append(place_of(attempt))
-            moments.append(_changed_ns(f"{run.path}/raw/{folders[-1]}"))  # before its files: it may change meanwhile
+            place = place_of(attempt)
+            for folder in dict.fromkeys([place, *(f"{place}/{file}".rpartition("/")[0] for file in attempt.files)]):
+                folders.append(folder)
+                moments.append(_changed_ns(f"{run.path}/raw/{folder}"))  # before its files: it may change meanwhile
             if raw_gone(run, attempt):
-                gone.append(folders[-1])
+                gone.append(place)
     return RawSeen(folders, _sum(moments), gone)
 
 

@@ -13,7 +13,7 @@ import socket
 import struct
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xdplab.labs.keeper import KeeperError
@@ -65,6 +65,12 @@ class NetkitKeeper(netns_keeper.NetnsKeeper):
             netns_host.command("nsenter", "--target", str(tg), "--net", "sh", "-c", lines)
         except RuntimeError as error:
             raise KeeperError(f"no link to the netkit: {error}") from None
+
+    def second_link(self, _connection: socket.socket, request: dict[str, Any]) -> dict[str, Any]:
+        """There is none. Raises KeeperError where it is asked for."""
+        if request.get("make"):
+            raise KeeperError("a lab with a netkit has one link", "plan `directions` for another lab")
+        return {}
 
 
 def make_pair(primary: tuple[str, int, int], peer: tuple[str, int, int]) -> None:
