@@ -16,7 +16,7 @@ import pandas as pd
 
 from xdplab.analysis.cost_rules import OF_WORK, unequal_work
 from xdplab.analysis.count_rules import returns_frames
-from xdplab.analysis.series import rows_where, same_reason
+from xdplab.analysis.series import key_of, rows_where, same_reason
 from xdplab.analysis.values import records
 from xdplab.figures.factors import FACTORS, FigureRequest, levels
 from xdplab.plan.factors import of_program
@@ -208,8 +208,13 @@ def _one_count(shown: pd.DataFrame) -> str:
     """Count the trials that only one side counted: a single count cannot be checked."""
     if not {"dut_tx_packets", "rx_packets", "action"} <= set(shown):
         return ""
-    acted = records(shown[[name for name in ("action", "directions") if name in shown]])
-    returned = pd.Series([returns_frames(row) for row in acted], index=shown.index) & shown["action"].notna()
+    names = [name for name in ("action", "directions") if name in shown]
+    acted = key_of(shown, tuple(names))
+    returns = {
+        key: returns_frames(row)
+        for key, row in zip(acted.unique(), records(shown[names][~acted.duplicated()]), strict=True)
+    }
+    returned = acted.map(returns).astype(bool) & shown["action"].notna()
     judged = _each_once(shown[shown["verdict"].eq("valid") & returned])
     whose = (("the TG's", "dut_tx_packets"), ("the DUT's", "rx_packets"))
     alone = [(side, int(judged[other].isna().sum())) for side, other in whose]
