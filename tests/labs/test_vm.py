@@ -214,7 +214,7 @@ def test_a_panic_has_the_kernels_message(kernel: kernels.Kernel, lab: VmLab) -> 
     guest = qemu_of(lab)
     lab.guest.start(["sh", "-c", "echo c >/proc/sysrq-trigger"], deadline_s=5.0)
     assert gone(guest, within_s=20.0)
-    assert until(lambda: "ended by itself: Kernel panic - not syncing: sysrq" in refusal())  # when its keeper has noticed
+    assert until(lambda: "ended by itself: Kernel panic - not syncing: sysrq" in refusal()), "its keeper notices"
     assert "Kernel panic" in KEEPERS.console("6.1:functional").read_text(errors="replace")
 
 
