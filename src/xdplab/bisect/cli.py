@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,76 +16,19 @@ from xdplab.cli.common import AS_JSON, in_lab, print_json, show_frame, tell
 from xdplab.cli.lab import tested_kernels
 from xdplab.cli.options import PATH, options_as
 from xdplab.cli.programs import ProgramSettings, user_program_options
-from xdplab.errors import PlanError, XdplabError
+from xdplab.errors import PlanError
 from xdplab.lazy import lazy
-from xdplab.studies.cost.points import KERNEL, CostRequest
+from xdplab.studies.cost.points import KERNEL
 from xdplab.text import step
 
 if TYPE_CHECKING:
-    from xdplab.bisect import counting, notes, racing, revisions
+    from xdplab.bisect import counting, gitrun, notes, racing, revisions
     from xdplab.bisect import search as searching
     from xdplab.bisect.search import Judged, Revision, Revisions
-    from xdplab.studies.cost import gate
 else:
     counting, notes = lazy("xdplab.bisect.counting"), lazy("xdplab.bisect.notes")
     racing, revisions = lazy("xdplab.bisect.racing"), lazy("xdplab.bisect.revisions")
-    searching = lazy("xdplab.bisect.search")
-    gate = lazy("xdplab.studies.cost.gate")
-
-EXIT_CODES = {"good": 0, "bad": 1, "skip": 125}
-"""Of `git bisect run`, which takes each other code below 128 for bad. So an error of any kind has a code above: it ends
-git's search, and calls no commit bad."""
-ENDS_THE_SEARCH = 255
-ANY_RISE = Fraction(1, 1_000_000)
-"""Instructions: counts are fractions of some hundred frames."""
-
-
-class EndsTheSearchError(XdplabError):
-    """An error within `git bisect run`, which must call no commit bad."""
-
-    exit_code = ENDS_THE_SEARCH
-
-
-@contextmanager
-def calling_none_bad() -> Iterator[None]:
-    """Raise EndsTheSearchError for any error in this block."""
-    try:
-        yield
-    except XdplabError as error:
-        raise EndsTheSearchError(error.message, remedy=error.remedy) from error
-    except click.ClickException as error:
-        raise EndsTheSearchError(error.format_message()) from error
-    except Exception as error:
-        raise EndsTheSearchError(f"{type(error).__name__}: {error}") from error
-
-
-class CommandOfGit(click.Command):
-    """A command whose line, too, ends git's search if it is wrong."""
-
-    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **more: Any) -> click.Context:
-        if not any(word.partition("=")[0] == "--judge" for word in args):
-            return super().make_context(info_name, args, *rest, **more)
-        with calling_none_bad():
-            return super().make_context(info_name, args, *rest, **more)
-
-
-def judged(baseline: Path, file: str, settings: str, step: float | None) -> Judged:
-    """Judge a program against the only cost of a baseline, whose kernel, mode and frames are taken: bad is what costs
-    ``step`` more, or anything. Raises ResultsError, PlanError for a baseline of several packets."""
-    cases = gate.read_baseline(baseline)
-    if len(cases) != 1:
-        raise PlanError(f"{baseline} has {len(cases)} packets", remedy="`xdplab cost FILE --write` of one program")
-    (good,) = cases
-    kernel, mode, frame_bytes, flows = good.traffic
-    sizes = (int(frame_bytes),) if frame_bytes.isdigit() else CostRequest.frame_bytes
-    request = CostRequest(modes=(mode,), frame_bytes=sizes, flows=int(flows), settings=settings)
-    threshold = counting.Threshold.above(good, ANY_RISE if step is None else Fraction(step))
-    with (
-        tempfile.TemporaryDirectory(prefix="xdplab-judge-") as folder,
-        closing(counting.KeptCosts(Path(folder) / "costs", request)) as costs,
-    ):
-        return counting.judged_by(threshold, lambda: costs.case(Path(file), kernel))
-
+    gitrun, searching = lazy("xdplab.bisect.gitrun"), lazy("xdplab.bisect.search")
 
 MODES = ("native", "generic", "test_run")
 
@@ -131,7 +72,7 @@ wanted_options = options_as(
 )
 
 
-@click.command(cls=CommandOfGit)
+@click.command(cls=gitrun.CommandOfGit)
 @click.argument("file", required=False)
 @wanted_options
 @user_program_options
@@ -160,10 +101,10 @@ def bisect(
     error.
     """
     if judge is not None:
-        with calling_none_bad():
-            verdict = judged(judge, file or "", _settings(programs), wanted.step)
+        with gitrun.calling_none_bad():
+            verdict = gitrun.judged(judge, file or "", _settings(programs), wanted.step)
         tell(f"{verdict.answer}: {verdict.words}")
-        return EXIT_CODES[verdict.answer]
+        return gitrun.EXIT_CODES[verdict.answer]
     if resume is not None:
         work = notes.Notes.open(resume)
     else:

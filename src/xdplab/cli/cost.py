@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -22,12 +21,11 @@ from xdplab.cli.programs import ProgramSettings, user_program_options
 from xdplab.cli.study import request_options, requested
 from xdplab.errors import PlanError, ProgramError, UnsupportedError
 from xdplab.lazy import lazy
+from xdplab.studies.cost import trackers
 from xdplab.studies.cost.points import KERNEL, MODES, CostRequest, kernel_of, smallest
 from xdplab.text import step
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from xdplab import compiler
     from xdplab.cli import ktap
     from xdplab.run import progress
@@ -41,50 +39,6 @@ else:
     ktap, progress = lazy("xdplab.cli.ktap"), lazy("xdplab.run.progress")
     gate, stacks = lazy("xdplab.studies.cost.gate"), lazy("xdplab.studies.cost.stacks")
     kinds, openable = lazy("xdplab.studies.kind"), lazy("xdplab.studies.kinds")
-
-
-def _totals(table: pd.DataFrame) -> Iterator[tuple[str, str, list[dict[Hashable, Any]]]]:
-    """Yield each packet's name (a second one has a number), what it was counted with, and the rows of its totals."""
-    times: Counter[str] = Counter()
-    for case, (_, rows) in zip(gate.cases_of(table), table.groupby("trial_id", sort=False), strict=True):
-        times[case.title] += 1
-        number = f", {times[case.title]}" if times[case.title] > 1 else ""
-        made_with = f"Linux {case.made_with['kernel_release']}, {case.made_with['compiler']}"
-        yield case.title + number, made_with, rows.loc[rows["part"].isin(gate.TOTALS)].to_dict("records")
-
-
-def _github_action_benchmark(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {"name": f"{name}: {row['part']}", "unit": "instructions per packet", "value": row["instructions"]}
-        | ({} if row["exact"] else {"range": f"± {row['high_instructions'] - row['instructions']:g}"})
-        | {"extra": made_with}
-        for name, made_with, rows in _totals(table)
-        for row in rows
-    ]
-
-
-def _bencher(table: pd.DataFrame) -> dict[str, dict[str, dict[str, float]]]:
-    return {
-        name: {
-            f"instructions-{row['part']}": {
-                "value": row["instructions"],
-                "lower_value": row["low_instructions"],
-                "upper_value": row["high_instructions"],
-            }
-            for row in rows
-        }
-        for name, _, rows in _totals(table)
-    }
-
-
-TRACKERS: dict[str, Callable[[pd.DataFrame], Any]] = {
-    "github-action-benchmark": _github_action_benchmark,
-    "bencher": _bencher,
-}
-"""Counts as JSON for what tracks benchmarks over commits: a benchmark is a packet of a program, each of its totals a
-measure; a total that is known to a range has the range's ends beside it. Sources: github-action-benchmark's README,
-``customSmallerIsBetter``; https://bencher.dev/bmf.json."""
-
 
 DIFFERS = 1
 EXIT_CODES = {"no more": 0, "more": DIFFERS, "not comparable": 2}
@@ -117,7 +71,7 @@ baseline_options = options_as(
 @user_program_options
 @baseline_options
 @study_run_options
-@format_option("table", "markdown", "json", "ktap", *TRACKERS)
+@format_option("table", "markdown", "json", "ktap", *trackers.TRACKERS)
 def cost(
     words: tuple[str, ...], programs: ProgramSettings, choices: StudyRun, baseline: Baseline, form: str, **chosen: Any
 ) -> int:
@@ -138,8 +92,8 @@ def cost(
     compared = None if old is None or code else gate.Gate(gate.compared(old, cases), Fraction(baseline.tolerance))
     for line in [] if compared is None else compared.made_otherwise:
         tell(f"not comparable: {line}", err=is_text)
-    if form in TRACKERS:
-        print_json(TRACKERS[form](run.rows()))
+    if form in trackers.TRACKERS:
+        print_json(trackers.TRACKERS[form](run.rows()))
     elif choices.as_json:
         against = None if compared is None else {"baseline": baseline.against, **compared.to_json()}
         answers = (_case(one, baseline) for one in ([] if compared is None else compared.differences))

@@ -46,7 +46,10 @@ FIGURES, RAW, PROGRESS, JOURNAL = "figures.json", "raw.json", "progress.json", "
 
 def made_from(run: RunDirectory) -> list[Any]:
     """Return what all depends on that is made of a run: the code, and the run's files."""
-    files = [file for file in run.path.iterdir() if file.suffix in INPUTS and file.name != FINDINGS]
+    return _of_code_and([file for file in run.path.iterdir() if file.suffix in INPUTS and file.name != FINDINGS])
+
+
+def _of_code_and(files: Iterable[Path]) -> list[Any]:
     return [*newest(str(Path(__file__).parents[1])), states(files)]
 
 
@@ -129,7 +132,7 @@ def progress_of(run: RunDirectory) -> Progress:
 
     It is kept of a run that has ended.
     """
-    source = [*made_from(run)[:2], states([run.journal.path])]
+    source = _of_code_and([run.journal.path])
     if held := read(run, PROGRESS, source):
         with suppress(TypeError):
             return listing.Progress(**held)
@@ -142,9 +145,9 @@ def progress_of(run: RunDirectory) -> Progress:
 
 
 def recall_journal(run: RunDirectory) -> None:
-    """Let a run's journal be as it was when `progress_of` read it, which checks each line: to do so again takes a
-    minute of a million trials. Of a journal that has changed since nothing is known."""
-    if held := read(run, JOURNAL, [*made_from(run)[:2], states([run.journal.path])]):
+    """Let a run's journal be as it was when `progress_of` read it, so that its lines are not checked again. One that
+    has changed since is checked anew."""
+    if held := read(run, JOURNAL, _of_code_and([run.journal.path])):
         with suppress(LookupError, TypeError):
             sets = {"counts": Counter(held["counts"]), "planned": set(held["planned"])}
             run.journal.checked = CheckedLines(**held | sets)

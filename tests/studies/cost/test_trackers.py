@@ -7,9 +7,9 @@ import pytest
 from tests.cli.entry import ending_with_output
 
 from xdplab.cli.common import MISUSED
-from xdplab.cli.cost import TRACKERS
 from xdplab.run.frames import typed
 from xdplab.studies.cost.rows import COLUMNS
+from xdplab.studies.cost.trackers import TRACKERS
 
 
 def rows(trial: str, **others: Any) -> list[dict[str, Any]]:

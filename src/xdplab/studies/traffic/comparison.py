@@ -18,7 +18,7 @@ import pandas as pd
 from xdplab.analysis import MARGIN
 from xdplab.analysis.decide.calibration import LEAST_REPETITIONS, LEAST_RUNS, Calibration, calibration
 from xdplab.analysis.decide.compare import POINT, Drift, decide, drift, same_points
-from xdplab.analysis.finding_rules import settings_around
+from xdplab.analysis.settings_rules import settings_around
 from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import Plan
 from xdplab.resources import state_root

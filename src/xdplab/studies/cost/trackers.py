@@ -1,0 +1,61 @@
+"""A run's counts as JSON for what tracks benchmarks over commits.
+
+A benchmark is a packet of a program, and each of its totals a measure. A total that is known to a range has
+the range's ends beside it.
+Sources: github-action-benchmark's README, ``customSmallerIsBetter``; https://bencher.dev/bmf.json.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from xdplab.lazy import lazy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from xdplab.studies.cost import gate
+else:
+    gate = lazy("xdplab.studies.cost.gate")
+
+
+def _totals(table: pd.DataFrame) -> Iterator[tuple[str, str, list[dict[Hashable, Any]]]]:
+    """Yield each packet's name (a second one has a number), what it was counted with, and the rows of its totals."""
+    times: Counter[str] = Counter()
+    for case, (_, rows) in zip(gate.cases_of(table), table.groupby("trial_id", sort=False), strict=True):
+        times[case.title] += 1
+        number = f", {times[case.title]}" if times[case.title] > 1 else ""
+        made_with = f"Linux {case.made_with['kernel_release']}, {case.made_with['compiler']}"
+        yield case.title + number, made_with, rows.loc[rows["part"].isin(gate.TOTALS)].to_dict("records")
+
+
+def _github_action_benchmark(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [
+        {"name": f"{name}: {row['part']}", "unit": "instructions per packet", "value": row["instructions"]}
+        | ({} if row["exact"] else {"range": f"± {row['high_instructions'] - row['instructions']:g}"})
+        | {"extra": made_with}
+        for name, made_with, rows in _totals(table)
+        for row in rows
+    ]
+
+
+def _bencher(table: pd.DataFrame) -> dict[str, dict[str, dict[str, float]]]:
+    return {
+        name: {
+            f"instructions-{row['part']}": {
+                "value": row["instructions"],
+                "lower_value": row["low_instructions"],
+                "upper_value": row["high_instructions"],
+            }
+            for row in rows
+        }
+        for name, _, rows in _totals(table)
+    }
+
+
+TRACKERS: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "github-action-benchmark": _github_action_benchmark,
+    "bencher": _bencher,
+}
