@@ -127,3 +127,15 @@ def test_a_run_whose_loads_are_all_paced_tells_round_trips_only() -> None:
     vary = {"mode": ("native", "generic"), "frame_bytes": (64, 1500), "accesses": [0]}
     (said,) = conclusions(synthetic.run(vary=vary, load="20kpps", rate_requested_pps=2e4))
     assert "round trip" in said
+
+
+@pytest.mark.parametrize(("load", "rate"), [("max", None), ("20kpps", 2e4)])
+def test_the_columns_that_conclusions_keep_are_those_they_need(
+    monkeypatch: pytest.MonkeyPatch, load: str, rate: float | None
+) -> None:
+    vary = {"mode": ("native", "generic"), "queues": (1, 2), "frame_bytes": (64, 1500), "accesses": (0, 100)}
+    trials = synthetic.run(vary=vary, workload="chase", load=load, rate_requested_pps=rate, repetitions=3)
+    kept = conclusions(trials)
+    monkeypatch.setattr("xdplab.analysis.conclusions.NEEDED", frozenset(trials))
+    assert kept == conclusions(trials)
+    assert kept[0]
