@@ -218,6 +218,7 @@ def test_a_table_read_at_once_is_the_one_read_word_by_word(monkeypatch: pytest.M
     ]
     sars = [sar_log(), sar_log(cpus=12), *(sar_log().replace(*pair, 1) for pair in changed)]
     sars += [sar_log().replace(b"     0,00", b"1 234 000"[:9], 1), sar_log()[:-200]]
+    sars.append(sar_log().replace(b"nic0 1000,00 1000,00" + b" 0,00" * 6, b""))
     runs = [generator_log(decimals=decimals) for decimals in (None, 2, 10)]
     runs += [runs[0].replace(b".00,", b"-00,", 1), runs[2].replace(b"0.2500", b"-.2500", 1), runs[1][:-3]]
     runs += [runs[2].replace(b" 0.25000", b"-0.25000"), runs[1].replace(b"1000,", b"10 0,", 1)]

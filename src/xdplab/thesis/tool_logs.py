@@ -156,6 +156,8 @@ def _cpus(blocks: list[bytes]) -> Rows | None:
 
 def _interfaces(blocks: list[bytes]) -> tuple[tuple[str, ...], Rows] | None:
     """Return the names and the table if each block, which begins with a line's end, has the same interfaces."""
+    if not _is_interfaces(blocks[0].translate(ANY_DIGIT)):
+        return None
     names = _names(blocks[0])
     # Behind the title's clock: each row's clock, and its first two rates.
     fields = tuple(3 + 11 * row + number for row in range(len(names)) for number in range(5))
