@@ -5,7 +5,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
@@ -108,12 +108,14 @@ def test_own_failure_is_read() -> None:
     assert parse_output(text(READY, failure)).ready is not None
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(WHOLE) - 1))
 def test_killed_at_any_byte_is_recognised(cut: int) -> None:
     with pytest.raises(FormatError):
         parse_output(WHOLE[:cut])
 
 
+@settings(deadline=None)
 @given(st.one_of(st.text(), st.binary()))
 def test_foreign_input_is_refused(data: str | bytes) -> None:
     with pytest.raises(FormatError):
@@ -152,6 +154,7 @@ def test_bursts_are_counted_by_the_last_line(lines: tuple[dict[str, object], ...
 values = st.lists(st.integers(0, 2**36 - 1), min_size=1, max_size=200)
 
 
+@settings(deadline=None)
 @given(values, st.floats(0, 100))
 def test_percentile_is_within_half_a_bucket(data: list[int], q: float) -> None:
     exact = sorted(data)[max(1, math.ceil(Fraction(str(q)) * len(data) / 100)) - 1]
@@ -164,6 +167,7 @@ def test_a_rank_is_exact() -> None:
     assert histogram(list(range(4000))).percentile(99.9) == lower_bound(3995) + 7.5
 
 
+@settings(deadline=None)
 @given(values)
 def test_ends_and_mean_are_exact(data: list[int]) -> None:
     h = histogram(data)
@@ -172,6 +176,7 @@ def test_ends_and_mean_are_exact(data: list[int]) -> None:
     assert min(data) <= h.mean <= max(data) * (1 + 1e-12)
 
 
+@settings(deadline=None)
 @given(values, values)
 def test_merge_equals_the_histogram_of_both(one: list[int], other: list[int]) -> None:
     assert histogram(one).merge(histogram(other)) == histogram(one + other)

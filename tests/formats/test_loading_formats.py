@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
@@ -87,6 +87,7 @@ def test_a_trace_that_is_none_is_refused(text):
         parse_function_graph(text)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_is_a_trace_or_refused(text):
     with contextlib.suppress(FormatError):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
@@ -232,6 +232,7 @@ def test_xdpgens_reader_agrees(tmp_path: Path) -> None:
         assert why in subprocess.run([tool, file], capture_output=True, text=True, check=False).stdout
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=120), st.binary(max_size=80))
 def test_any_bytes_are_frames_or_a_format_error(data: bytes, frame: bytes) -> None:
     flow_of(frame)

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
@@ -130,12 +130,14 @@ def test_a_cut_line_is_refused():
         parse_bpfverify(json.dumps(LINE)[:-5])
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_rows_or_a_format_error(data):
     with contextlib.suppress(FormatError):
         parse_bpfverify(data)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["check", "prevail"]), st.text(max_size=200), st.text(max_size=50), st.integers(0, 255))
 def test_any_text_is_an_answer_or_a_format_error(generation, stdout, stderr, code):
     with contextlib.suppress(FormatError):

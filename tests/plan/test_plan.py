@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xdplab.errors import PlanError
@@ -39,6 +39,7 @@ def test_an_unusable_field_is_named(block: dict[str, object], field: str) -> Non
         parse_plan({"name": "t", "blocks": [block]})
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)
