@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -227,6 +229,24 @@ def test_squatters_block_neither_status_nor_up(
         with socket.socket(socket.AF_UNIX) as abstract:
             abstract.bind(os.fsencode(squatter.replace("@", "\0", 1)))
             assert labs.status() == []
+
+
+@pytest.mark.parametrize("read", [0, 100])
+def test_a_lab_that_goes_down_while_status_asks_is_not_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: int
+) -> None:
+    monkeypatch.setenv("XDPLAB_RUNTIME_DIR", str(tmp_path))
+    place = keeper_socket.ClaimedSocket(keeper_socket.place_for(0, "netns", "going"), 0)
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor() as meanwhile:
+        place.bind(listener)
+        listener.listen()
+        status = meanwhile.submit(labs.status)
+        connection, _ = listener.accept()
+        with connection:
+            assert select.select([connection], [], [], 10)[0]
+            connection.recv(read)  # what is not read when it closes resets the connection
+        assert status.result(10) == []
+    place.leave()
 
 
 def test_an_impostor_is_noticed(stranger: Stranger, common: Path) -> None:

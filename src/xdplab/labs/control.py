@@ -45,6 +45,10 @@ def _uid(user: str) -> int:
         raise LabError(f"--for-user: no user is called {user!r} here") from None
 
 
+class WentDownError(LabError):
+    """The lab went down while its keeper was asked."""
+
+
 class Control:
     """One connection to a keeper. Its leases and locks end with it."""
 
@@ -53,7 +57,10 @@ class Control:
         self._where = where
 
     def ask(self, do: str, *, within_s: float = ANSWER_S, **more: Any) -> dict[str, Any]:
-        """Send one request and return its answer. Raises LabError with the keeper's message."""
+        """Send one request and return its answer.
+
+        Raises WentDownError if the keeper ends instead, LabError with the keeper's message.
+        """
         self._connection.settimeout(within_s)
         try:
             with contextlib.suppress(
@@ -61,10 +68,12 @@ class Control:
             ):  # it may have refused the connection and closed it: its message says why
                 self._connection.sendall(json.dumps({"do": do, **more}).encode() + b"\n")
             line = self._read_line()
+        except ConnectionResetError:
+            line = b""
         except OSError as error:
             raise LabError(f"{self._where}: its keeper does not answer `{do}`: {error}") from error
         if not line:
-            raise LabError(f"{self._where}: it went down while asked to `{do}`")
+            raise WentDownError(f"{self._where}: it went down while asked to `{do}`")
         try:
             answer: dict[str, Any] = json.loads(line)
         except ValueError:

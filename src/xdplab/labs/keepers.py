@@ -141,7 +141,7 @@ class Keepers:
         rows = []
         for instance in keeper_socket.keepers_of(uid, self.kind):
             if (connection := self.connect(uid, instance)) is not None:
-                with contextlib.closing(connection):
+                with contextlib.closing(connection), contextlib.suppress(control.WentDownError):
                     rows.append(self._row(instance, connection.ask("hello")))
         return rows
 
