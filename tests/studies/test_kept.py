@@ -69,7 +69,7 @@ def test_an_answer_is_owed_when_the_code_changes(
 @pytest.mark.parametrize("damage", [b"", b"{}", b"[]", b'{"made_from": [], "tables": 1'])
 def test_a_damaged_answer_is_made_again(run: RunDirectory, made: list[Any], damage: bytes) -> None:
     first = kept.answer_of(run)
-    (run.cache / kept.FILE).write_bytes(damage)
+    (run.cache / kept.ANSWER).write_bytes(damage)
     assert kept.answer_of(run) == first
     assert len(made) == 2
 
@@ -86,7 +86,7 @@ def test_a_damaged_answer_is_made_again(run: RunDirectory, made: list[Any], dama
 def test_a_run_without_a_valid_trial_is_listed_as_such(
     run: RunDirectory, verdicts: dict[str, int], in_vain: bool
 ) -> None:
-    kept.keep(run, kept.FILE, {"verdicts": verdicts}, kept.made_from(run))
+    kept.keep(run, kept.ANSWER, {"verdicts": verdicts}, kept.made_from(run))
     (listed,) = kept.listed_runs(run.path.parent)
     assert ("no trial is valid" in listed.progress) is in_vain
     (run.path / "journal.jsonl").touch()

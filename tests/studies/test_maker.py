@@ -35,7 +35,7 @@ def test_tables_answer_and_figures_are_made_beside(run: Run[Any]) -> None:
     assert [one.stem for one in drawn if one.files]
     assert not is_owed(run.directory, run.recipe)
     source = [str(run.directory.path), *kept.made_from(run.directory)]
-    held = kept.read(run.directory, kept.FILE, source)
+    held = kept.read(run.directory, kept.ANSWER, source)
     assert held is not None
     assert held["verdicts"]["valid"] > 0
 

@@ -1,6 +1,5 @@
-"""What is made of a run and kept in the user's cache, until the run's plan, journal or tables change, or the code.
-
-What a run says: its tables and its answer, kept in the user's cache.
+"""What is made of a run and kept in the user's cache, until the run's plan, journal or tables change, or the code: its
+tables and its answer, its progress, its figures.
 
 A run that has ended does not change, and to sum it up loads pandas: keeping what is printed makes `show` ten times as
 fast.
@@ -41,7 +40,8 @@ INPUTS = (".jsonl", ".json", ".yaml", ".parquet")
 """Ends of the files of a run's folder, not below it, from which the rest is made."""
 FINDINGS = "audit.json"
 """Is made of them, too."""
-FIGURES, RAW, PROGRESS, JOURNAL = "figures.json", "raw.json", "progress.json", "journal.json"
+ANSWER, FIGURES, RAW = "answer.json", "figures.json", "raw.json"
+PROGRESS, JOURNAL = "progress.json", "journal.json"
 
 
 def made_from(run: RunDirectory) -> list[Any]:
@@ -91,9 +91,6 @@ def kept_figures(run: RunDirectory) -> list[Drawn] | None:
         if states(file for one in drawn for file in one.files) == held["states"]:
             return drawn
     return None
-
-
-FILE = "answer.json"
 
 
 @dataclass(frozen=True)
@@ -164,11 +161,11 @@ def answer_of(directory: RunDirectory, run: Run[Any] | None = None) -> RunAnswer
     Writes nothing into the run. Raises ResultsError, PlanError for a run that cannot be read.
     """
     source = [str(directory.path), *made_from(directory)]  # the path is in its sentences
-    if held := read(directory, FILE, source):
+    if held := read(directory, ANSWER, source):
         with suppress(TypeError):
             return RunAnswer(**held)
     answer = _answer(run or open_run(directory.path))
-    keep(directory, FILE, asdict(answer), source)
+    keep(directory, ANSWER, asdict(answer), source)
     return answer
 
 
@@ -192,7 +189,7 @@ def is_in_vain(verdicts: Mapping[str, int]) -> bool:
 
 def _kept_verdicts(run: RunDirectory) -> dict[str, int]:
     with suppress(OSError, ValueError, LookupError, TypeError):
-        held: dict[str, Any] = json.loads((run.cache / FILE).read_bytes())
+        held: dict[str, Any] = json.loads((run.cache / ANSWER).read_bytes())
         if held["made_from"][-1] == made_from(run)[-1]:
             return dict(held["verdicts"])
     return {}
