@@ -7,7 +7,7 @@ import tracemalloc
 
 import paramiko
 import pytest
-from paramiko.common import MSG_CHANNEL_SUCCESS, cMSG_CHANNEL_EOF
+from paramiko.common import MSG_CHANNEL_SUCCESS, cMSG_CHANNEL_DATA, cMSG_CHANNEL_EOF
 
 from xdplab.errors import HostError
 from xdplab.hosts import ssh
@@ -46,18 +46,20 @@ def test_what_a_connection_remembers_of_its_commands_is_bounded(ssh_lab: Lab, mo
 def test_a_command_that_ends_before_its_input_does_leaves_the_connection_whole(
     ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """sshd ends the connection on which the end of an input comes behind its channel's close."""
+    """sshd ends the connection on which input, or its end, comes behind its channel's close."""
     host = SshHost("dut", ssh_lab.dut._address)  # type: ignore[attr-defined]
     connection, send = host._transport(), paramiko.Transport._send_user_message  # type: ignore[attr-defined]
 
     def late(transport: paramiko.Transport, message: paramiko.Message) -> None:
-        if message.asbytes()[:1] == cMSG_CHANNEL_EOF:
+        if message.asbytes()[:1] == late_one:
             time.sleep(0.3)
         send(transport, message)
 
     monkeypatch.setattr(paramiko.Transport, "_send_user_message", late)
-    for _ in range(3):
-        host.run(["true"])
+    for late_one in (cMSG_CHANNEL_EOF, cMSG_CHANNEL_DATA):
+        for _ in range(3):
+            host.run(["true"], stdin=b"unread")
+        host.run(["sleep", "0.5"])
     assert host._transport() is connection
     host.close()
 

@@ -45,6 +45,7 @@ CHANNELS_KNOWN = 256
 """How many of the last commands' channels are kept, for late messages about ended ones."""
 
 _CHUNK = 1 << 16
+_CHANNEL_DATA = bytes([94])  # SSH_MSG_CHANNEL_DATA of RFC 4254
 _LOST = (paramiko.SSHException, OSError, EOFError)
 
 # Writes a file beside the target, syncs and checks it, and then renames it: a full disk leaves the old file or none.
@@ -146,8 +147,9 @@ class SshProcess(StreamedProcess):
         self._group_told.set()
 
     def _write(self, data: bytes) -> None:
-        for at in range(0, len(data), _CHUNK):  # `sendall` copies the rest for each packet
-            self._channel.sendall(data[at : at + _CHUNK])
+        rest = memoryview(data)
+        while rest:
+            rest = rest[_send(self._channel, rest) :]
 
     def _close_stdin(self) -> None:
         within(ANSWER_S, lambda: _end_input(self._channel))
@@ -174,12 +176,26 @@ class SshProcess(StreamedProcess):
         _end(self._channel)
 
 
-def _end_input(channel: paramiko.Channel) -> None:
-    """Tell the far side that no input follows, unless its command has ended.
+# sshd ends the whole connection if input, or its end, comes behind a channel's close. paramiko's own functions send both
+# without the lock: its thread may answer the command's end in between.
 
-    sshd ends the whole connection if this comes behind a channel's close. `Channel.shutdown_write` sends it without the
-    lock, and paramiko's thread may answer the command's end in between.
-    """
+
+def _send(channel: paramiko.Channel, data: memoryview) -> int:
+    """Send a packet of input, and return how much of ``data`` it took. Raises OSError if the command has ended."""
+    message = paramiko.Message()
+    message.add_byte(_CHANNEL_DATA)
+    message.add_int(channel.remote_chanid)
+    with channel.lock:
+        size = channel._wait_for_send_window(len(data))  # type: ignore[attr-defined]  # 0 for a channel that is closed
+        if size == 0 or channel.transport is None:
+            raise OSError("the command has ended")
+        message.add_string(bytes(data[:size]))
+        channel.transport._send_user_message(message)  # type: ignore[attr-defined]
+    return int(size)
+
+
+def _end_input(channel: paramiko.Channel) -> None:
+    """Tell the far side that no input follows, unless its command has ended."""
     with channel.lock:
         message = channel._send_eof()  # type: ignore[attr-defined]  # None for a channel that is closed
         if message is not None and channel.transport is not None:
