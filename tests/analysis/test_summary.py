@@ -1,5 +1,7 @@
 """The first table of a run: a row per point, with a mean whose digits fit its interval."""
 
+import math
+
 import pandas as pd
 import pytest
 
@@ -26,14 +28,37 @@ def trials() -> pd.DataFrame:
 
 
 def test_each_point_has_a_row_with_its_interval_over_valid_repetitions() -> None:
-    found = points_summary(trials())
+    """Each value has numbers of its own, and the points come in the order of their factors, not of the trials."""
+    frame = trials().iloc[::-1].assign(rate_requested_pps=1.0, offered_pps=1.0)
+    frame["latency_p50_ns"], frame["latency_p99_ns"] = frame["forwarded_pps"] / 10, frame["forwarded_pps"] / 5
+    frame["testrun_raw_ns"] = frame["forwarded_pps"] / 1e5
+    frame.loc[2, "limited_by"] = "dut"
+    found = points_summary(frame)
     assert list(found["accesses"]) == [0, 100, 1600]
     assert list(found["n"]) == [3, 3, 1]
     assert list(found["verdicts"]) == ["3 valid", "3 valid, 1 invalid", "1 valid"]
-    known = Spread.of([2.00, 2.01, 2.02])
-    assert found.loc[1, ["mpps", "mpps_low", "mpps_high"]].tolist() == pytest.approx(
-        [known.mean, known.low, known.high]
-    )
+    assert list(found["limited_by"]) == ["shared_cpu, dut", "shared_cpu", "shared_cpu"]
+    for name, unit in {"mpps": 1e6, "p50_us": 1e4, "p99_us": 5e3, "testrun_ns": 1e5}.items():
+        ends = [name, f"{name}_low", f"{name}_high"]
+        for row, rates in enumerate(RATES.values()):
+            values = [rate / unit for rate in rates]
+            known = Spread.of(values, "geometric" if name.startswith("p") else "linear")
+            nulls = (known.low, known.high) if len(values) > 1 else (math.nan, math.nan)
+            assert found.loc[row, ends].tolist() == pytest.approx([known.mean, *nulls], nan_ok=True)
+    texts = trials().assign(load=[f"{rate:g}" for rate in trials()["forwarded_pps"].rank()], accesses=100)
+    assert list(points_summary(texts.assign(point_id=texts["load"]))["load"]) == [
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "6",
+        "7",
+        "8",
+    ]
+    named = texts.assign(load=["50%", "max", "20kpps", "9kpps", "1%", "2%", "3%", "4%"], point_id=texts["load"])
+    assert list(points_summary(named)["load"]) == ["1%", "2%", "20kpps", "3%", "4%", "50%", "9kpps", "max"]
+    assert list(points_summary(named, [str(place) for place in range(8, 0, -1)])["load"])[::7] == ["4%", "3%"]
 
 
 def test_only_what_varies_is_named_and_latency_only_at_paced_loads() -> None:

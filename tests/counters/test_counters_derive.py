@@ -63,6 +63,111 @@ def perf_run(*words: str) -> bytes:
     return json.dumps({"argv": ["perf", "stat", *words], "exit_code": 0}).encode()
 
 
+def clocks(before: float, after: float) -> Files:
+    """Return the readings of a chain of 65,536 additions on CPU 0 and 1, in cycles per ns."""
+    return {
+        f"dut.clock.{when}.jsonl": "".join(
+            json.dumps({"cpu": cpu, "adds": 65536, "ns": round(65536 / clock)}) + "\n" for cpu in (0, 1)
+        ).encode()
+        for when, clock in (("before", before), ("after", after))
+    }
+
+
+SETTINGS = {"net.core.bpf_jit_harden": "0", "port.mtu": "1500", "port.carrier_changes": "2", "bpf.run_cnt": "7:100"}
+
+
+def settings(when: str, role: str = "dut", **change: str) -> Files:
+    named = SETTINGS | {name.replace("__", "."): value for name, value in change.items()}
+    return {f"{role}.settings.{when}.txt": "".join(f"{name}\t{value}\n" for name, value in named.items()).encode()}
+
+
+def link_of(**ways: tuple[int, int, int]) -> bytes:
+    """Return what `ip -s -j link` says of packets, bytes and dropped packets, each way."""
+    names = ("packets", "bytes", "dropped")
+    stats = {way: dict(zip(names, counts, strict=True)) | {"errors": 0} for way, counts in ways.items()}
+    return json.dumps([{"ifname": "eth1", "stats64": stats, "xdp": {"attached": []}}]).encode()
+
+
+def veth(*queues: tuple[int, ...]) -> bytes:
+    names = ("xdp_packets", "xdp_tx", "xdp_tx_errors", "xdp_drops", "xdp_redirect", "drops")
+    lines = [
+        f"     rx_queue_{q}_{name}: {n}"
+        for q, counts in enumerate(queues)
+        for name, n in zip(names, counts, strict=True)
+    ]
+    return "\n".join(["NIC statistics:", *lines, ""]).encode()
+
+
+def backlog(*cpus: tuple[int, int]) -> bytes:
+    """Return softnet_stat of CPUs given as (dropped, squeezed)."""
+    words = ((9, dropped, squeezed, *[0] * 9, cpu, 0, 0) for cpu, (dropped, squeezed) in enumerate(cpus))
+    return "".join(" ".join(f"{word:08x}" for word in line) + "\n" for line in words).encode()
+
+
+EVENTS = ("cycles", "instructions", "branches", "branch-misses", "L1-dcache-loads", "L1-dcache-load-misses",
+          "context-switches")  # fmt: skip
+PERF = "".join(
+    json.dumps({"cpu": str(cpu), "counter-value": f"{(place + 2) * 10**cpu}e9", "unit": "", "event": event,
+                "event-runtime": 1, "pcnt-running": 100.0 - place - cpu}) + "\n"
+    for place, event in enumerate(EVENTS) for cpu in range(3)
+)  # fmt: skip
+DISTINCT: Files = {
+    "dut.driver.before.txt": b"driver: veth\n",
+    "dut.iplink.before.json": link_of(rx=(100, 1000, 1), tx=(50, 500, 2)),
+    "dut.iplink.after.json": link_of(rx=(1104, 61_240, 8), tx=(975, 55_075, 13)),
+    "dut.ethtool.before.txt": veth((1, 2, 3, 4, 5, 6), (10, 20, 30, 40, 50, 60)),
+    "dut.ethtool.after.txt": veth((751, 702, 6, 15, 7, 9), (260, 240, 36, 49, 51, 61)),
+    "dut.softnet.before.txt": backlog((1, 2), (3, 4), (5, 6)),
+    "dut.softnet.after.txt": backlog((12, 15), (20, 27), (34, 43)),
+    "dut.procstat.before.txt": b"cpu0 1 0 0 9 0 0 1 1 0 0\ncpu1 2 0 0 8 0 0 2 2 0 0\ncpu2 3 0 0 0 0 0 0 0 0 0\n",
+    "dut.procstat.after.txt": b"cpu0 61 0 0 69 0 0 41 41 0 0\ncpu1 122 0 0 68 0 0 12 12 0 0\n"
+    b"cpu2 23 0 0 160 0 0 6 14 0 0\n",
+    "dut.perf.out": PERF.encode(),
+    "dut.perf.run.json": perf_run("-a", "-A", "-j", "-e", ",".join(EVENTS), "--", "cat"),
+    "tg.driver.before.txt": b"driver: veth\n",
+    "tg.iplink.before.json": link_of(rx=(10, 100, 3), tx=(20, 200, 4)),
+    "tg.iplink.after.json": link_of(rx=(917, 700, 20), tx=(1031, 900, 27)),
+    "tg.ethtool.before.txt": veth((0,) * 6),
+    "tg.ethtool.after.txt": veth((0,) * 6),
+    **clocks(3.0, 2.7),
+    **settings("before"),
+    **settings("after", port__mtu="9000", port__carrier_changes="4", bpf__run_cnt="7:150 9:20"),
+    **settings("before", "tg", port__mtu="1400"),
+    **settings("after", "tg", port__mtu="1400", port__carrier_changes="5"),
+}
+VALUES = {
+    "dut_rx_packets": 1000, "dut_tx_packets": 920, "dut_counted_by": "driver", "dut_driver": "veth",
+    "dut_rx_mean_bytes": 60.0, "dut_tx_mean_bytes": 59.0, "rx_by_queue": (750, 250), "evenness": 0.8,
+    "xdp_actions": '{"tx": 929, "drop": 20, "redirect": 7, "pass": 44}', "dut_driver_lost": None,
+    "cpu_busy_cores": 1.15, "cpu_softirq_cores": 0.25, "host_busy_cores": 1.28, "host_softirq_cores": 0.28,
+    "host_steal_cores": 0.32, "dut_cpus": 1,
+    "cycles": 22e9, "instructions": 33e9, "ipc": 1.5, "branches": 44e9, "branch_misses": 55e9, "l1d_loads": 66e9,
+    "l1d_misses": 77e9, "perf_running": 0.92, "host_cycles": 222e9, "host_instructions": 333e9,
+    "host_context_switches": 888e9, "clock_change": -0.1, "clock_by_additions": 2.85, "clock_by_perf": 20e9 / 1.3e9,
+    "host_softnet_dropped": 57, "softnet_dropped": 28, "softnet_squeezed": 36,
+    "settings": '{"dut net.core.bpf_jit_harden": "0", "dut port.mtu": "1500", "dut bpf.statistics": "on", '
+                '"tg port.mtu": "1400", "tg bpf.statistics": "off"}',
+    "settings_changed": '{"dut port.mtu": ["1500", "9000"]}', "bpf_timed_runs": 70, "link_changes": 3,
+    "absent_counters": None, "dut_forwarded_packets": 925, "tg_handed_over_packets": 1011, "tg_link_rx_packets": 907,
+    "tg_link_tx_packets": 1011, "tg_link_tx_dropped": 23,
+}  # fmt: skip
+
+
+def test_each_value_is_of_its_own_counter_host_and_cpus() -> None:
+    """No two counters of DISTINCT grow alike, so that no value can be another's."""
+    how: dict[str, object] = {"dut_cpus": [0, 1], "working": [1], "queues": 2}
+    values = derive(DISTINCT, **how)
+    for name, value in VALUES.items():
+        assert values[name] == (pytest.approx(value, abs=1e-4) if isinstance(value, float) else value), name
+    assert set(values) == VALUES.keys()
+    shared = derive(DISTINCT, shared=True, **how)
+    assert {name for name in values if shared[name] != values[name]} == {
+        *("cpu_busy_cores", "cpu_softirq_cores", "cycles", "instructions", "ipc", "branches", "branch_misses"),
+        *("l1d_loads", "l1d_misses", "softnet_dropped", "softnet_squeezed"),
+    }
+    assert shared.reason("ipc") == "TG and DUT share CPUs: see the host_ columns"
+
+
 @pytest.mark.parametrize("older", [True, False])
 def test_what_virtios_full_ring_refused_was_not_sent(older: bool) -> None:
     """Linux 6.1 behind a tap: 188648 xdp_tx, 9253 xdp_tx_drops, and 179395 arrived."""
@@ -75,13 +180,6 @@ def test_what_virtios_full_ring_refused_was_not_sent(older: bool) -> None:
     assert (values["dut_rx_packets"], values["dut_tx_packets"]) == (1000, 1000 - 37)
 
 
-def test_native_counts_by_the_driver() -> None:
-    values = derive(readings())
-    assert (values["dut_rx_packets"], values["dut_tx_packets"]) == (1000, 1000)
-    assert values["rx_by_queue"] == (750, 250)
-    assert values["evenness"] == pytest.approx(1000**2 / (2 * (750**2 + 250**2)))
-
-
 def test_af_xdp_is_counted_by_its_rings_and_generic_and_half_of_netkit_by_the_link() -> None:
     assert "rings" in (derive(readings(), mode="af_xdp").reason("dut_rx_packets") or "")
     generic = derive(readings(), mode="generic")
@@ -89,26 +187,6 @@ def test_af_xdp_is_counted_by_its_rings_and_generic_and_half_of_netkit_by_the_li
     netkit = derive(readings(), mode="netkit")
     assert "redirects" in (netkit.reason("dut_rx_packets") or "")
     assert netkit["dut_tx_packets"] == generic["dut_tx_packets"]
-
-
-def test_busy_cores_are_shares_of_all_ticks() -> None:
-    values = derive(readings())
-    assert values["cpu_busy_cores"] == pytest.approx(0.5)
-    assert values["cpu_softirq_cores"] == pytest.approx(0.4)
-
-
-def test_a_role_with_cpus_of_its_own_has_only_those() -> None:
-    values = derive(readings(), dut_cpus=[1])
-    assert (values["cpu_busy_cores"], values["host_busy_cores"]) == (0, pytest.approx(0.5))
-    assert (values["softnet_dropped"], values["host_softnet_dropped"]) == (0, 3)
-
-
-def test_shared_cpus_leave_host_values_only() -> None:
-    values = derive(readings(), shared=True)
-    for name in ("cpu_busy_cores", "softnet_dropped", "cycles", "ipc"):
-        assert values.reason(name) == "TG and DUT share CPUs: see the host_ columns"
-    assert values["host_busy_cores"] == pytest.approx(0.5)
-    assert values["host_softnet_dropped"] == 3
 
 
 @pytest.mark.parametrize(
@@ -151,16 +229,6 @@ def test_the_tools_own_message_is_the_reason() -> None:
     assert (values["dut_rx_packets"], values["dut_counted_by"]) == (1000, "link")  # a driver without -S
     del files["dut.iplink.after.json"]
     assert derive(files).reason("dut_rx_packets") == "no stats available"
-
-
-def test_perf_sums_the_duts_cpus_and_all() -> None:
-    files = {
-        "dut.perf.out": perf_file("cycles", "100.0", "20.0"),
-        "dut.perf.run.json": perf_run("-a", "-A", "-j", "--", "cat"),
-    }
-    values = derive(files, dut_cpus=[0])
-    assert (values["cycles"], values["host_cycles"]) == (100, 120)
-    assert values.reason("instructions") == "perf was not asked for instructions"
 
 
 def test_an_event_in_two_groups_is_counted_once() -> None:
@@ -317,16 +385,6 @@ def ticks(*cpus: tuple[int, int, int]) -> bytes:
     ).encode()
 
 
-def test_what_the_hypervisor_took_is_not_work() -> None:
-    files = readings() | {
-        "dut.procstat.before.txt": ticks((0, 0, 0), (0, 0, 0)),
-        "dut.procstat.after.txt": ticks((60, 20, 20), (0, 100, 0)),
-    }
-    values = derive(files)
-    assert values["cpu_busy_cores"] == pytest.approx(0.6)
-    assert values["host_steal_cores"] == pytest.approx(0.2)
-
-
 @pytest.mark.parametrize(
     ("busy", "working", "found"),
     [
@@ -370,16 +428,6 @@ def test_the_message_of_a_tool_that_failed_is_an_answer() -> None:
     assert unreadable(files | {"dut.ethtool.after.err": b""}) == "dut.ethtool.after.err is empty"
 
 
-def clocks(before: float, after: float) -> Files:
-    """Return the readings of a chain of 65,536 additions on CPU 0 and 1, in cycles per ns."""
-    return {
-        f"dut.clock.{when}.jsonl": "".join(
-            json.dumps({"cpu": cpu, "adds": 65536, "ns": round(65536 / clock)}) + "\n" for cpu in (0, 1)
-        ).encode()
-        for when, clock in (("before", before), ("after", after))
-    }
-
-
 def test_the_clock_is_that_of_the_cpus_at_work_before_and_after_the_window() -> None:
     found = derive(clocks(3.0, 2.7), shared=True, working=[1])
     assert found["clock_by_additions"] == pytest.approx(2.85, abs=1e-3)
@@ -404,14 +452,6 @@ def test_the_clock_at_work_is_perfs_cycles_by_busy_time() -> None:
     assert found == pytest.approx(2.4e9 / 1.6e9)
     short = {"dut.procstat.after.txt": procstat((90, 10, 0), (45, 120, 0))}
     assert derive(files, short, shared=True, working=[1])["clock_by_perf"] is None
-
-
-SETTINGS = {"net.core.bpf_jit_harden": "0", "port.mtu": "1500", "port.carrier_changes": "2", "bpf.run_cnt": "7:100"}
-
-
-def settings(when: str, role: str = "dut", **change: str) -> Files:
-    named = SETTINGS | {name.replace("__", "."): value for name, value in change.items()}
-    return {f"{role}.settings.{when}.txt": "".join(f"{name}\t{value}\n" for name, value in named.items()).encode()}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Each parser reads the tools' output from a real machine, and names what it cannot read."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,73 @@ def recorded(name: str) -> bytes:
     return (RECORDED / name).read_bytes()
 
 
-def test_perf_values_are_numbers_or_perfs_message() -> None:
-    counts = {count.event: count for count in perf.parse_perf_json(recorded("perf_all.jsonl"))}
-    assert (counts["cycles"].value, counts["cycles"].reason) == (None, "<not supported>")
-    assert counts["context-switches"].value == 54
-    assert (counts["cpu-clock"].value, counts["cpu-clock"].unit) == (603.867199, "msec")
-    assert counts["syscalls:sys_enter_read"].running_percent == 100
+SIDES = {
+    "rx": {"packets": 2**64 - 1, "bytes": 11, "errors": 12, "dropped": 13},
+    "tx": {"packets": 14, "bytes": 15, "errors": 16, "dropped": 17},
+}
+SOFTNET = "{:08x} {:08x} {:08x} " + "00000063 " * 9 + "{:08x} 00000063 00000063\n"
+CHANNELS = (
+    "Pre-set maximums:\nRX:\t\t11\nTX:\t\t12\nOther:\t\t13\nCombined:\t14\n"
+    "Current hardware settings:\nRX:\t\t1\nTX:\t\t2\n"
+)
+COUNT = perf.PerfCount("cpu-clock", 1.5, None, "msec", 62.5, 3)
+PERF = '{"cpu" : "3", "counter-value" : "1.5", "unit" : "msec", "event" : "cpu-clock [x]", "pcnt-running" : 62.5}\n'
+
+
+@pytest.mark.parametrize(
+    ("parser", "text", "record"),
+    [
+        (
+            proc.parse_link,
+            json.dumps([{}, {"ifname": "vd0", "stats64": SIDES, "xdp": {"attached": [
+                {"mode": mode, "prog": {"id": 20 + mode}} for mode in (1, 2, 3)]}}]),
+            proc.Link("vd0", proc.DirectionCounters(2**64 - 1, 11, 12, 13), proc.DirectionCounters(14, 15, 16, 17),
+                      (proc.Attachment("native", 21), proc.Attachment("generic", 22), proc.Attachment("offload", 23))),
+        ),
+        (
+            proc.parse_procstat,
+            "cpu 9 9 9 9 9 9 9 9 9 9\ncpu2 1 2 3 4 5 6 7 8 9 10\ncpu7 11 12 13 14 15 16 17\nintr 5\n",
+            (proc.CpuTicks(2, 1, 2, 3, 4, 5, 6, 7, 8), proc.CpuTicks(7, 11, 12, 13, 14, 15, 16, 17, 0)),
+        ),
+        (
+            proc.parse_softnet,
+            SOFTNET.format(1, 2, 3, 4) + SOFTNET.format(5, 6, 7, 8),
+            (proc.SoftnetCpu(4, 1, 2, 3), proc.SoftnetCpu(8, 5, 6, 7)),
+        ),
+        (proc.parse_sadf, '{"sysstat": {"hosts": [{"statistics": [{"a": 1}, {"a": 2}]}]}}', ({"a": 1}, {"a": 2})),
+        (perf.parse_perf_json, PERF, (COUNT,)),
+        (
+            perf.parse_perf_json,
+            PERF.replace("1.5", "<not counted>").replace('"cpu" : "3", ', "") + PERF,
+            (perf.PerfCount("cpu-clock", None, "<not counted>", "msec", 62.5), COUNT),
+        ),
+        (
+            ethtool.parse_channels,
+            f"Channel parameters for a:\n{CHANNELS}Other:\t\t3\nCombined:\tn/a\n",
+            ethtool.MaxAndCurrent(ethtool.Channels(11, 12, 14), ethtool.Channels(1, 2, None)),
+        ),
+        (
+            ethtool.parse_rings,
+            f"Ring parameters for a:\n{CHANNELS.replace('11', '0')}",
+            ethtool.MaxAndCurrent(ethtool.Rings(None, 12), ethtool.Rings(1, 2)),
+        ),
+        (ethtool.parse_speed, "Settings for a:\n\tSpeed: 2500Mb/s\n\tLink detected: yes\n", 2.5e9),
+        (ethtool.parse_speed, "Settings for a:\n\tSpeed: 2500Mb/s\n\tLink detected: no (No cable)\n", None),
+        (ethtool.parse_speed, "Settings for a:\n\tSpeed: \n\tDuplex:\n\tLink detected: yes\n", None),
+        (ethtool.parse_pause, "Autonegotiate:\ton\nRX:\ton\nTX:\toff\n", {"autoneg": True, "rx": True, "tx": False}),
+        (ethtool.parse_private_flags, "Private flags for a:\nx y: on\nz   : off\n", {"x y": True, "z": False}),
+        (ethtool.rss_table, "RX flow hash\n    0:   1  2\n    2:   3  0\nRSS hash key:\n", [1, 2, 3, 0]),
+        (ethtool.parse_driver, "driver: veth\nversion: 1.0\n", "veth"),
+    ],
+)  # fmt: skip
+def test_each_field_is_of_its_own_place(parser: Callable[[str], object], text: str, record: object) -> None:
+    """All values of a text differ, so that no field can be another's."""
+    assert parser(text) == record
+
+
+def test_guest_and_stolen_time_is_no_work_of_this_machine() -> None:
+    ticks = proc.CpuTicks(0, 1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000)
+    assert (ticks.busy, ticks.total) == (1_100_111, 11_111_111)
 
 
 @pytest.mark.parametrize(
@@ -151,13 +214,6 @@ def test_link_tells_what_is_attached(name: str, attachments: tuple[proc.Attachme
     assert proc.parse_link(recorded(name)).attachments == attachments
 
 
-def test_link_counts_64_bits() -> None:
-    link = proc.parse_link(recorded("iplink_generic.json"))
-    assert (link.interface, link.rx.packets, link.tx.packets, link.tx.bytes) == ("vd0", 1, 3, 270)
-    large = recorded("iplink_generic.json").replace(b'"packets":3', b'"packets":18446744073709551615')
-    assert proc.parse_link(large).tx.packets == 2**64 - 1
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [("[]", "0 interfaces"), ("[{},{}]", "0 interfaces"), ('[{"ifname":"x"}]', "not a JSON object"), ("", "empty")],
@@ -174,12 +230,6 @@ def test_ethtool_statistics_follow_the_queue_count() -> None:
     assert ethtool.by_queue(eight, pattern) == dict.fromkeys(range(8), 0)
     assert ethtool.by_queue(two, pattern) == {0: 1, 1: 0}
     assert ethtool.by_queue(ethtool.parse_statistics(recorded("ethtool_S_virtio.txt")), pattern) == {}
-
-
-def test_ethtool_channels_and_rings() -> None:
-    channels = ethtool.parse_channels(recorded("ethtool_l.txt"))
-    assert (channels.maximum.rx, channels.current.tx, channels.current.combined) == (8, 8, None)
-    assert ethtool.parse_rings(recorded("ethtool_g.txt")).current == ethtool.Rings(256, 256)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +251,7 @@ def test_ethtool_refuses(parser: object, text: str, says: str) -> None:
 
 def test_softnet_by_cpu_and_by_kernel() -> None:
     first, second = proc.parse_softnet(recorded("softnet.txt"))
-    assert (first.cpu, second.cpu, second.processed, second.squeezed) == (0, 1, 0x40ED, 3)
+    assert (first.cpu, second.cpu) == (0, 1)
     old = "".join(" ".join(line.split()[:11]) + "\n" for line in recorded("softnet.txt").decode().splitlines())
     assert [row.cpu for row in proc.parse_softnet(old)] == [0, 1]
     offline = recorded("softnet.txt").splitlines(keepends=True)[1]
@@ -221,15 +271,6 @@ def test_softnet_refuses_a_line_that_was_cut(last: str, says: str) -> None:
     whole = recorded("softnet.txt").decode()
     with pytest.raises(FormatError, match=f"line 2: .*({says})"):
         proc.parse_softnet(whole[: whole.rindex(" ")] + last)
-
-
-def test_procstat_by_cpu() -> None:
-    first, second = proc.parse_procstat(recorded("procstat.txt"))
-    assert (first.cpu, first.user, first.idle, first.softirq) == (0, 489, 68341, 13)
-    assert second.busy == 2015 + 1342 + 38, "the 15 that the hypervisor took are not work"
-    assert second.total == second.busy + 65846 + 307 + 15
-    old = proc.parse_procstat("cpu0 1 2 3 4 5 6 7\n")[0]
-    assert (old.softirq, old.steal) == (7, 0)
 
 
 def test_bpftool_programs_and_attachments() -> None:
@@ -268,11 +309,6 @@ def test_each_distributions_tools_tell_the_same(folder: Path) -> None:
     statistics = ethtool.parse_statistics(told("ethtool_S.txt"))
     assert {"rx_queue_0_xdp_packets", "rx_queue_1_xdp_packets"} <= statistics.keys()
     assert ethtool.parse_channels(told("ethtool_l.txt")).current.rx == 2
-
-
-def test_a_link_of_which_a_value_is_missing_has_none() -> None:
-    """An answer cut after `Speed: ` caused a ValueError."""
-    assert ethtool.parse_speed("Settings for eth0:\n\tSpeed: \n\tDuplex:\n\tLink detected: yes\n") is None
 
 
 def test_a_clock_is_additions_per_ns() -> None:
