@@ -43,8 +43,9 @@ def test_what_a_connection_remembers_of_its_commands_is_bounded(ssh_lab: Lab, mo
     assert late.read_line(5) == "late"
 
 
+@pytest.mark.parametrize("late_one", [cMSG_CHANNEL_EOF, cMSG_CHANNEL_DATA])
 def test_a_command_that_ends_before_its_input_does_leaves_the_connection_whole(
-    ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch
+    ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch, late_one: bytes
 ) -> None:
     """sshd ends the connection on which input, or its end, comes behind its channel's close."""
     host = SshHost("dut", ssh_lab.dut._address)  # type: ignore[attr-defined]
@@ -56,10 +57,9 @@ def test_a_command_that_ends_before_its_input_does_leaves_the_connection_whole(
         send(transport, message)
 
     monkeypatch.setattr(paramiko.Transport, "_send_user_message", late)
-    for late_one in (cMSG_CHANNEL_EOF, cMSG_CHANNEL_DATA):
-        for _ in range(3):
-            host.run(["true"], stdin=b"unread")
-        host.run(["sleep", "0.5"])
+    for _ in range(3):
+        host.run(["true"], stdin=b"unread")
+    host.run(["sleep", "0.5"])
     assert host._transport() is connection
     host.close()
 

@@ -176,8 +176,8 @@ class SshProcess(StreamedProcess):
         _end(self._channel)
 
 
-# sshd ends the whole connection if input, or its end, comes behind a channel's close. paramiko's own functions send both
-# without the lock: its thread may answer the command's end in between.
+# sshd ends the whole connection if input, or its end, comes behind a channel's close. paramiko's own functions send
+# both without the lock: its thread may answer the command's end in between.
 
 
 def _send(channel: paramiko.Channel, data: memoryview) -> int:
