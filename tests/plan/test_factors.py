@@ -51,6 +51,7 @@ def test_points_keep_their_ids_and_their_order(tmp_path: Path) -> None:
     assert points[0].point_id == "1442232a296e"
     assert [p.point_id for p in points[-4:]] == ["0e8af647fbc7", "c1e0a8687063", "38bc9017f720", "81a4c163c697"]
     assert points[7].pdr_key == "b4593dbe0cdd"
+    assert points[-1].program.file_sha256 == hashlib.sha256(b"int x;").hexdigest(), "a file that is alone"
     trials = " ".join(trial.trial_id for trial in schedule(plan, points))
     assert hashlib.sha256(trials.encode()).hexdigest()[:16] == "98f14cabbd6aa81b"
 

@@ -1,6 +1,7 @@
 """A plan's errors are named, its factors are crossed, and its seed orders its trials."""
 
 import itertools
+import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 
 from xdplab.errors import PlanError
 from xdplab.plan import Plan, estimate_s, extent, load_plan, parse_plan, points_of, schedule
-from xdplab.plan.factors import parse_load
-from xdplab.plan.points import select
+from xdplab.plan.factors import by_cable, parse_line_share, parse_load, parse_share, recorded_speed, zipf_exponent
+from xdplab.plan.points import select, trial_s
 from xdplab.resources import shipped
 
 
@@ -22,21 +23,77 @@ def make(**points: object) -> Plan:
 @pytest.mark.parametrize(
     ("block", "field"),
     [
-        ({"points": {"queues": 0}}, "points.queues"),
-        ({"points": {"queues": 65}}, "points.queues"),
         ({"points": {"queues": 1.5}}, "points.queues"),
-        ({"points": {"frame_bytes": 63}}, "points.frame_bytes"),
-        ({"points": {"frame_bytes": [64, 9217]}}, "points.frame_bytes"),
         ({"traffic": {"dst_ip_stride": "nowhere"}}, "traffic.dst_ip_stride"),
         ({"passes": ["bpf_stats"]}, "passes"),
+        ({"passes": []}, "passes"),
+        ({"passes": ["rate", "perf", "perf"]}, "passes"),
         ({"points": {"program": {"file": "a.c"}, "accesses": 3}}, "accesses"),
-        ({"points": {"program": {"file": "a.c"}, "mode": "af_xdp"}}, "af_xdp"),
+        ({"points": {"program": {"file": "a.c"}, "mode": ["native", "af_xdp"]}}, "af_xdp"),
+        ({"points": {"workload": ["array", "rx_hash"], "mode": ["native", "af_xdp"]}}, "mode af_xdp has no kfuncs"),
+        ({"points": {"workload": "rx_vlan_tag", "mode": ["native", "tc"]}}, "mode tc has no kfuncs"),
+        ({"points": {"workload": "rx_hash", "op": ["read", "write"]}}, "op: workload rx_hash only reads"),
+        ({"points": {"workload": "lookup", "map_type": ["hash", "array"], "hit": [100, 50]}}, "map_type array"),
+        ({"points": {"workload": "lookup", "map_type": "hash", "entries": [100, 99], "hit": 50}}, "50 % of 99 entries"),
+        ({"points": {"workload": "lookup", "map_type": "hash", "working_set_bytes": 808, "hit": 50}}, "50 % of 101 e"),
+        ({"points": {"workload": "lookup", "map_type": ["hash", "lru_hash"], "mode": "af_xdp"}}, "not in lru_hash"),
+        ({"points": {"workload": "lookup", "map_type": "hash", "hit": [100, 50], "mode": "af_xdp"}}, "hash, 50 %"),
     ],
 )
 def test_an_unusable_field_is_named(block: dict[str, object], field: str) -> None:
     """Others: tests/cli/messages.txt."""
     with pytest.raises(PlanError, match=field.replace(".", r"\.")):
         parse_plan({"name": "t", "blocks": [block]})
+
+
+@pytest.mark.parametrize(
+    ("place", "least", "most", "step"),
+    [
+        *(("points.queues", 1, 64, 1), ("points.frame_bytes", 64, 9216, 1), ("points.accesses", 0, 1_000_000, 1)),
+        *(
+            ("points.working_set_bytes", 16, 1 << 30, 1),
+            ("traffic.flows", 1, 1 << 20, 1),
+            ("traffic.stamp", 1, 1 << 20, 1),
+        ),
+        *(("traffic.src_port", 0, 65_535, 1), ("traffic.dst_port", 0, 65_535, 1), ("traffic.vlan", 0, 4094, 1)),
+        *(("traffic.batch", 1, 256, 1), ("traffic.churn", 0, 1_000_000, 1), ("seed", 0, (1 << 32) - 1, 1)),
+        *(("repetitions", 1, 1000, 1), ("trial.warmup_s", 0, 60, 0.01), ("trial.window_s", 0.05, 600, 0.01)),
+        *(("trial.pause_s", 0, 60, 0.01), ("trial.settle_s", 0.01, 10, 0.001), ("trial.retries", 0, 10, 1)),
+    ],
+)
+def test_a_number_lies_within_its_limits(place: str, least: float, most: float, step: float) -> None:
+    def plan(value: float) -> Plan:
+        part, _, name = place.rpartition(".")
+        inner = {part: {name: value}} if part in ("points", "traffic") else {}
+        outer = {} if inner else {part: {name: value}} if part else {name: value}
+        return parse_plan({"name": "t", "blocks": [inner]} | outer)
+
+    assert plan(least) != plan(most)
+    for beyond in (least - step, most + step):
+        with pytest.raises(PlanError, match=place.replace(".", r"\.")):
+            plan(beyond)
+
+
+@pytest.mark.parametrize(
+    ("kind", "within", "beyond"),
+    [
+        ("repetitions", {"until": 0.05, "at_least": 2, "at_most": 2}, {"until": 0.05, "at_least": 3, "at_most": 2}),
+        ("repetitions", {"until": "99%", "at_most": 1000}, {"until": "100%"}),
+        ("repetitions", {"until": 0.001, "at_least": 1000, "at_most": 1000}, {"until": 0.05, "at_least": 1}),
+        ("race", {"at_least": 3, "at_most": 3}, {"at_least": 4, "at_most": 3}),
+        ("race", {"at_most": 1000, "margin": "2 %"}, {"at_most": 1001}),
+        ("race", {"by": "windows"}, {"at_least": 2}),
+    ],
+)
+def test_an_open_number_of_repetitions_has_an_order(kind: str, within: object, beyond: object) -> None:
+    base = {"name": "t", "blocks": [{}, {"points": {"workload": "chase"}}]}
+    assert parse_plan(base | {kind: within}).open_ended
+    with pytest.raises(PlanError):
+        parse_plan(base | {kind: beyond})
+    if kind == "race":
+        for blocks in (base["blocks"][:1], [*base["blocks"], {}]):
+            with pytest.raises(PlanError, match=f"this plan has {len(blocks)}"):
+                parse_plan({"name": "t", "blocks": blocks, kind: within})
 
 
 @settings(deadline=None)
@@ -139,9 +196,91 @@ def test_an_extent_tells_the_least_and_the_most_where_results_decide(more: dict[
     assert counts in extent(plan, schedule(plan, points_of(plan, "shared")))
 
 
-@pytest.mark.parametrize(("load", "pps"), [("max", None), ("20kpps", 20e3), ("1.5Mpps", 1.5e6), ("7pps", 7.0)])
-def test_loads(load: str, pps: float | None) -> None:
-    assert parse_load(load, 64) == pps
+@pytest.mark.parametrize(
+    ("load", "pps", "share", "of_line", "by_the_cable"),
+    [
+        ("max", None, None, None, False),
+        ("20kpps", 20e3, None, None, False),
+        ("1.5Mpps", 1.5e6, None, None, False),
+        ("7pps", 7.0, None, None, False),
+        ("2Mbit/s", 2e6 / (8 * 84), None, None, True),
+        ("3Gbit/s", 3e9 / (8 * 84), None, None, True),
+        ("50%", None, 0.5, None, False),
+        ("12.5% of line", None, None, 0.125, True),
+    ],
+)
+def test_loads(load: str, pps: float | None, share: float | None, of_line: float | None, by_the_cable: bool) -> None:
+    assert (parse_load(load, 64), parse_share(load), parse_line_share(load)) == (pps, share, of_line)
+    assert by_cable(load) == by_the_cable
+    for nothing in ("0%", "0.0kpps", "0Mbit/s", "0% of line", "20", "50 %", "1e3pps"):
+        with pytest.raises(ValueError, match="is not a load"):
+            parse_load(nothing, 64)
+
+
+@pytest.mark.parametrize(
+    ("skew", "timing", "exponent", "speed"),
+    [
+        ("zipf 0.01", "recorded x0.001", 0.01, 0.001),
+        ("zipf 4", "recorded x1000", 4, 1000),
+        ("uniform", "load", None, None),
+    ],
+)
+def test_skews_and_timings(skew: str, timing: str, exponent: float | None, speed: float | None) -> None:
+    assert (zipf_exponent(skew), recorded_speed(timing)) == (exponent, speed)
+    for beyond in ("zipf 0.009", "zipf 4.01", "zipf"):
+        with pytest.raises(ValueError, match="is not a skew"):
+            zipf_exponent(beyond)
+    for beyond in ("recorded x0.0009", "recorded x1000.1", "recorded x"):
+        with pytest.raises(ValueError, match="is not a timing"):
+            recorded_speed(beyond)
+
+
+@pytest.mark.parametrize(
+    ("points", "more", "is_another"),
+    [
+        ({"queues": 2}, {}, True),
+        ({"mode": "generic"}, {}, True),
+        ({"device": {"rings.rx": 512}}, {}, True),
+        ({"frame_bytes": 1519}, {}, True),
+        ({}, {"arrangement": "split"}, True),
+        ({}, {"lab": "vm:6.1"}, True),
+        ({"frame_bytes": 1518}, {}, False),
+        ({"accesses": 5}, {"traffic": {"load": "20kpps"}}, False),
+    ],
+)
+def test_what_is_expensive_to_change_makes_another_block(
+    points: object, more: dict[str, object], is_another: bool
+) -> None:
+    plan = parse_plan({"name": "t", "blocks": [{}, {"points": points, **more}]})
+    assert len({trial.block for trial in schedule(plan, points_of(plan, "shared"))}) == 1 + is_another
+
+
+@pytest.mark.parametrize(
+    ("passes", "seconds"), [(["rate"], 31.7), (["rate", "perf"], 42.2), (["rate", "harness"], 52.7)]
+)
+def test_an_estimate_is_of_what_each_trial_does(passes: list[str], seconds: float) -> None:
+    times = {"warmup_s": 1, "window_s": 10, "pause_s": 20, "settle_s": 0.5, "retries": 9}
+    plan = parse_plan({"name": "t", "repetitions": 3, "trial": times, "blocks": [{"passes": passes}]})
+    trials = schedule(plan, points_of(plan, "shared"))
+    assert trial_s(plan, trials[0]) == pytest.approx(seconds)
+    assert estimate_s(plan, trials) == pytest.approx(4 + 3 * (seconds + 0.08))
+    assert estimate_s(plan, []) == 0
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    files = ("a/x/p.c", "b/x/p.c", "b/y/p.c", "b/y/q.c")
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("int x;")
+    (tmp_path / "fill.sh").touch()
+    (tmp_path / "n.txt").touch()
+    setup = [["sh", "-c", "./fill.sh <n.txt; cat /etc/passwd ../up"]]
+    programs = [{"file": str(tmp_path / file), "setup": setup} for file in files]
+    (tmp_path / "p.yaml").write_text(json.dumps({"name": "p", "blocks": [{"points": {"program": programs}}]}))
+    points = points_of(load_plan(tmp_path / "p.yaml"), "shared")
+    assert [point.program.name for point in points] == ["a/x/p.c", "b/x/p.c", "y/p.c", "q.c"]
+    names = ("fill.sh", "n.txt")
+    assert dict(points[0].program.setup_files) == {name: str(tmp_path / name) for name in names}
 
 
 def test_a_command_of_setup_keeps_its_numbers_as_they_are_written(tmp_path: Path) -> None:
