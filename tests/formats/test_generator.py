@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xdplab.absent import Absent
 from xdplab.errors import FormatError
 from xdplab.formats.generator import GeneratorInterval, Histogram, bucket_width, parse_line, parse_output
 
@@ -58,9 +59,11 @@ WHOLE = text(READY, INTERVAL, SUMMARY, HISTOGRAM, DETACHED)
 def test_whole_output() -> None:
     output = parse_output(WHOLE.encode())
     assert output.ready.cpus == (0,)
-    assert output.ready.settings["run_id"] == "beef"
-    (burst,) = output.bursts
-    assert burst.intervals == (GeneratorInterval("measure", 0.1, 40, 39),)
+    assert output.ready.settings == {name: value for name, value in READY.items() if name != "type"}
+    second = INTERVAL | {"t_s": 0.2, "tx_packets": 7, "rx_packets": 6}
+    (burst,) = parse_output(text(READY, INTERVAL, second, SUMMARY, HISTOGRAM, DETACHED)).bursts
+    assert burst.intervals == (GeneratorInterval("measure", 0.1, 40, 39), GeneratorInterval("measure", 0.2, 7, 6))
+    assert [parse_line(json.dumps(HISTOGRAM | ends)).sum for ends in ({"sum": 300}, {"sum": 15_003})] == [300, 15_003]
     assert (burst.summary.tx_packets, burst.summary.lost_packets, burst.summary.tx_errors) == (40, 1, None)
     assert burst.summary.missing["tx_errors"] == "no tracepoint"
     assert burst.histogram.buckets == ((100, 1), (4992, 2))
@@ -96,7 +99,12 @@ def test_a_count_that_was_not_taken_is_null_and_never_0() -> None:
     summary = SUMMARY | unseen | {"rx_by_queue": None, "rx_missing": "--no-receive"}
     output = parse_output(text(READY, summary, histogram_line([]), DETACHED))
     assert output.bursts[0].summary.rx_packets is None
-    assert output.bursts[0].summary.missing["rx_packets"] == "--no-receive"
+    assert set(output.bursts[0].summary.missing) >= {"rx_packets", "rx_by_queue", "rx_flows", "bad_stamps", "tx_errors"}
+    summary = output.bursts[0].summary
+    for name, why in (("rx_packets", "--no-receive"), ("tx_errors", "no tracepoint"), ("probes_sent", "no probes")):
+        with pytest.raises(Absent, match=why):
+            summary.required(name, "no probes")
+    assert summary.required("tx_by_queue", "no probes") == (40,)
     assert output.bursts[0].histogram.percentile(50) is None
     assert output.bursts[0].histogram.mean is None
 
@@ -137,6 +145,17 @@ def test_foreign_input_is_refused(data: str | bytes) -> None:
         ((READY, SUMMARY, HISTOGRAM | {"count": 4}, DETACHED), 3),
         ((READY, SUMMARY, HISTOGRAM | {"min": 99}, DETACHED), 3),
         ((READY, SUMMARY, HISTOGRAM | {"buckets": [[100, 1], [4993, 2]]}, DETACHED), 3),
+        ((READY, SUMMARY, HISTOGRAM | {"max": 5120}, DETACHED), 3),
+        ((READY, SUMMARY, HISTOGRAM | {"sum": 299}, DETACHED), 3),
+        ((READY, SUMMARY, HISTOGRAM | {"sum": 15_004}, DETACHED), 3),
+        ((READY, SUMMARY, HISTOGRAM | {"min": None}, DETACHED), 3),
+        ((READY, SUMMARY, HISTOGRAM | {"buckets": [[100, 1], [4992, 2], [8192, 0]]}, DETACHED), 3),
+        ((READY, SUMMARY, HISTOGRAM | {"buckets": [[4992, 2], [100, 1]]}, DETACHED), 3),
+        ((READY, SUMMARY, HISTOGRAM | {"scheme": "linear"}, DETACHED), 3),
+        ((READY, SUMMARY, histogram_line([]) | {"min": 1, "max": 1}, DETACHED), 3),
+        ((READY, INTERVAL, INTERVAL | {"burst": "other"}, SUMMARY, HISTOGRAM, DETACHED), 3),
+        ((READY, SUMMARY, SUMMARY, HISTOGRAM, DETACHED), 3),
+        ((READY, READY, SUMMARY, HISTOGRAM, DETACHED), 2),
         ((READY, SUMMARY, HISTOGRAM, DETACHED, INTERVAL), 5),
     ],
 )

@@ -31,6 +31,7 @@ def test_every_setting_becomes_an_option() -> None:
         src_ip_stride="0.0.0.2", dst_ip_stride="0.0.0.255", src_port=1, dst_port=2, port_stride=3, stamp=16,
         settle_s=0.2, max_frames=99, batch=4, file="/tmp/x.pcap",
         rx_stamp="device", tx_stamp="device", bind="zerocopy", busy_poll_us=50, receive_on="vg1",
+        speed=0.5, alone="receiver", zipf=1.25, flow_seed=77, churn=500, back_to_back=6,
     )  # fmt: skip
     assert options(given) == {
         "--interface": "vg0", "--engine": "afxdp", "--queues": "8", "--cpus": "0,2", "--fifo": "3",
@@ -42,7 +43,8 @@ def test_every_setting_becomes_an_option() -> None:
         "--stamp-seed": "9", "--settle": "0.2", "--max-frames": "99",
         "--batch": "4", "--frames": "/tmp/x.pcap",
         "--rx-stamp": "device", "--tx-stamp": "device", "--bind": "zerocopy", "--busy-poll": "50",
-        "--receive-on": "vg1",
+        "--receive-on": "vg1", "--recorded": "0.5", "--alone": "receiver", "--skew": "zipf:1.25", "--flow-seed": "77",
+        "--churn": "500", "--burst": "6",
     }  # fmt: skip
 
 
@@ -75,20 +77,16 @@ def test_one_that_stays_is_taken_for_the_same_on_the_same_host(host: str, argv: 
     assert staying.take(new) is (first if stays else new)
 
 
-def test_several_sizes_are_one_option() -> None:
-    assert options(GeneratorSettings("live", "vg0").changed(imix=(64, 594, 64)))["--frame-bytes"] == "64,594,64"
-
-
 def test_what_is_left_open_is_left_out() -> None:
-    found = options(GeneratorSettings("live", "vg0"))
-    assert found["--load"] == "max"
-    assert not {"--cpus", "--src-mac", "--max-frames", "--batch", "--frames", "--vlan", "--ip-version"} & set(found)
-    assert not {"--rx-stamp", "--tx-stamp", "--bind", "--busy-poll", "--need-wakeup"} & set(
-        xdpgen_argv(GeneratorSettings("afxdp", "vg0"), "xdpgen")
+    """A skew's seed has a meaning only with the skew."""
+    words = xdpgen_argv(GeneratorSettings("live", "vg0").changed(imix=(64, 594, 64), flow_seed=5), "xdpgen")
+    assert " ".join(words) == (
+        "xdpgen --step --interface vg0 --engine live --fifo 5 --queues 1 --frame-bytes 64,594,64 --flows 64 "
+        "--load max --run-id 0 --src-ip 198.18.0.1 --dst-ip 198.19.0.1 --src-ip-stride 0.0.0.0 "
+        "--dst-ip-stride 0.0.0.1 --src-port 1024 --dst-port 50220 --port-stride 0 --stamp all --settle 0.05"
     )
-    assert "--need-wakeup" in xdpgen_argv(GeneratorSettings("afxdp", "vg0").changed(need_wakeup=True), "xdpgen")
-    assert "--whole" in xdpgen_argv(GeneratorSettings("live", "vg0").changed(whole=True), "xdpgen")
-    assert "--no-receive" in xdpgen_argv(GeneratorSettings("live", "vg0").changed(receive=False), "xdpgen")
+    flags = GeneratorSettings("afxdp", "vg0").changed(need_wakeup=True, whole=True, receive=False)
+    assert xdpgen_argv(flags, "xdpgen")[2:5] == ["--no-receive", "--need-wakeup", "--whole"]
 
 
 LIVE, AFXDP = XDPGEN.capability("live"), XDPGEN.capability("afxdp")
@@ -104,48 +102,75 @@ def test_queues_reached_follow_from_cpus(
     assert engine.queues_reached(queues, cpus) == reached
 
 
+ABLE = {able.engine: able for able in (LIVE, AFXDP, *MOONGEN.values(), *TESTPMD.values())}
+ASKED = {
+    "vlan": {"vlan": 5}, "two ports": {"receive_on": "1"}, "imix": {"imix": (512, 594)}, "pace": {"rate_pps": 1000},
+    "skew": {"zipf": 1.1}, "churn": {"churn": 1}, "burst": {"back_to_back": 2}, "stamp": {"stamp": 16},
+    "pieces": {"alone": "sender"}, "file": {"file": "x.pcap"}, "timing": {"speed": 1.0}, "IPv6": {"ip_version": 6},
+}  # fmt: skip
+XDPGENS = {"vlan", "two ports", "imix", "pace", "skew", "churn", "burst", "stamp", "IPv6"}
+CAN = {
+    "live": XDPGENS | {"pieces"},
+    "afxdp": XDPGENS | {"file", "timing"},
+    **{engine: {"pace", "stamp"} for engine in MOONGEN},
+    "testpmd": set(),
+}
+
+
+@pytest.mark.parametrize("engine", CAN)
+def test_what_an_engine_cannot_do_is_said_before_it_starts(engine: str) -> None:
+    able = ABLE[engine]
+    own = {"stamp": "none", "frame_bytes": 512, **able.addresses}
+    for name, asked in ASKED.items():
+        given = GeneratorSettings(engine, "0").changed(**own | asked)
+        if name in CAN[engine]:
+            able.require(given)
+        else:
+            with pytest.raises(
+                UnsupportedError, match=f"{able.generator}, engine {engine}: (sends|does|has|keeps|spaces|re)"
+            ):
+                able.require(given)
+    for name, value in able.addresses.items():
+        other = value + 1 if isinstance(value, int) else "10.0.0.9"
+        assert (able.refusal(GeneratorSettings(engine, "0").changed(**own | {name: other})) or "").endswith(
+            f"`{able.own_addresses}`"
+        )
+        assert f"{name}: {value}" in able.own_addresses
+
+
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("engine", "within", "beyond", "reason"),
     [
-        (GeneratorSettings("live", "vg0").changed(queues=4, cpus=(0, 1)), "reaches 2 queues"),
-        (
-            GeneratorSettings("live", "vg0").changed(frame_bytes=3361),
-            "64 to 3360 bytes: the kernel keeps a live frame in one page",
+        ("live", {"queues": 4, "cpus": (0, 1, 6, 7)}, {"cpus": (0, 1)}, "reaches 2 queues from CPUs (0, 1)"),
+        ("live", {"frame_bytes": 3360}, {"frame_bytes": 3361}, "64 to 3360 bytes: the kernel keeps a live frame in"),
+        ("live", {"imix": (64, 3360)}, {"imix": (64, 3361, 64)}, "64 to 3360 bytes: the kernel keeps a live frame in"),
+        ("live", {"vlan": 5, "frame_bytes": 72}, {"frame_bytes": 71}, "72 to 3360"),
+        ("live", {"vlan": 5, "imix": (1518, 72)}, {"imix": (1518, 71)}, "72 to 3360"),
+        ("live", {"ip_version": 6, "frame_bytes": 88, "vlan": 5}, {"frame_bytes": 87}, "88 to 3360"),
+        ("live", {"flows": 1 << 20}, {"flows": (1 << 20) + 1}, "at most 1048576 flows"),
+        ("live", {"queues": 64}, {"queues": 65}, "at most 64 queues"),
+        ("afxdp", {"queues": 64}, {"queues": 65}, "at most 64 queues"),
+        ("afxdp", {"queues": 1}, {"queues": 0}, "at most 64 queues"),
+        ("afxdp", {"flows": 1}, {"flows": 0}, "at most 1048576 flows"),
+        ("afxdp", {"flows": 1 << 20, "queues": 8, "cpus": (0,)}, {"flows": (1 << 20) + 1}, "at most 1048576 flows"),
+        ("afxdp", {"frame_bytes": 9216}, {"frame_bytes": 9217}, "64 to 9216 bytes"),
+        *(
+            (engine, within, {name: value + 1}, reason)
+            for engine in ("moongen", "moongen-hw", "testpmd")
+            for name, value, reason in (
+                ("queues", 16, "16 q"),
+                ("flows", 32_768, "32768 f"),
+                ("frame_bytes", 1518, "64 to"),
+            )
+            for within in ({"stamp": "none", name: value, **ABLE[engine].addresses},)
         ),
-        (GeneratorSettings("live", "vg0").changed(flows=1_048_577), "1048576 flows"),
-        (GeneratorSettings("live", "vg0").changed(file="x.pcap"), "frames of a file"),
-        (GeneratorSettings("afxdp", "vg0").changed(queues=65), "64 queues"),
-        (GeneratorSettings("afxdp", "vg0").changed(frame_bytes=9217), "64 to 9216"),
-        (GeneratorSettings("live", "vg0").changed(frame_bytes=71, vlan=5), "72 to 3360"),
-        (GeneratorSettings("live", "vg0").changed(imix=(1518, 71), vlan=5), "72 to 3360"),
-        (GeneratorSettings("live", "vg0").changed(frame_bytes=87, ip_version=6), "88 to 3360"),
-        (GeneratorSettings("live", "vg0").changed(frame_bytes=87, ip_version=6, vlan=5), "88 to 3360"),
     ],
 )
-def test_the_impossible_is_unsupported_with_a_reason(settings: GeneratorSettings, reason: str) -> None:
-    with pytest.raises(UnsupportedError, match=reason):
-        XDPGEN.capability(settings.engine).require(settings)
-
-
-def test_possible_settings_pass() -> None:
-    LIVE.require(GeneratorSettings("live", "vg0").changed(queues=2, cpus=(0, 1), rate_pps=1000))
-    AFXDP.require(GeneratorSettings("afxdp", "vg0").changed(queues=8, cpus=(0,), file="x.pcap"))
-
-
-@pytest.mark.parametrize("able", [*MOONGEN.values(), *TESTPMD.values()], ids=lambda able: able.engine)
-def test_generators_without_tags_ipv6_or_files_say_so(able: Capabilities) -> None:
-    own = {"stamp": "none", **able.addresses}
-    able.require(GeneratorSettings(able.engine, "0").changed(**own))
-    refused = (
-        ({"vlan": 5}, "sends no VLAN tag"),
-        ({"imix": (64, 594)}, "sends frames of one size only"),
-        ({"receive_on": "1"}, "receives on the port it sends on only"),
-        ({"ip_version": 6}, "sends no IPv6"),
-        ({"file": "x.pcap"}, "does not send the frames of a file"),
-    )
-    for more, reason in refused:
-        with pytest.raises(UnsupportedError, match=f"{able.generator}, engine {able.engine}: {reason}"):
-            able.require(GeneratorSettings(able.engine, "0").changed(frame_bytes=512, **own, **more))
+def test_an_engine_reaches_its_limits_and_no_further(
+    engine: str, within: dict[str, Any], beyond: dict[str, Any], reason: str
+) -> None:
+    assert ABLE[engine].refusal(GeneratorSettings(engine, "0").changed(**within)) is None
+    assert reason in (ABLE[engine].refusal(GeneratorSettings(engine, "0").changed(**within | beyond)) or "")
 
 
 def test_an_unknown_engine_names_the_known_ones() -> None:
@@ -153,10 +178,13 @@ def test_an_unknown_engine_names_the_known_ones() -> None:
         Generator(None, GeneratorSettings("warp", "vg0"), "xdpgen")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("engine", "paced", "full"), [(LIVE, 8, 60), (AFXDP, 32, 256)])
-def test_the_batch_is_the_same_at_every_paced_rate(engine: Capabilities, paced: int, full: int) -> None:
+@pytest.mark.parametrize(
+    ("engine", "paced", "full"),
+    [("live", 8, 60), ("afxdp", 32, 256), ("moongen", 63, 63), ("moongen-hw", 63, 63), ("testpmd", 32, 32)],
+)
+def test_the_batch_is_the_same_at_every_paced_rate(engine: str, paced: int, full: int) -> None:
     """The batch followed the rate (1, 4, 8, 16, 60) and caused steps in the latency against the load."""
-    assert (engine.batch(paced=True), engine.batch(paced=False)) == (paced, full)
+    assert (ABLE[engine].batch(paced=True), ABLE[engine].batch(paced=False)) == (paced, full)
 
 
 def test_a_kernel_without_live_frames_is_unsupported() -> None:
