@@ -1,11 +1,13 @@
 """Equal runs of a machine show how much runs spread, and a comparison based on them errs as rarely as it claims."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 import synthetic
 
-from xdplab.analysis.decide.calibration import Calibration, calibration
+from xdplab.analysis.decide.calibration import MOST_BETWEEN, MOST_INVALID, MOST_WITHIN, Calibration, calibration
 from xdplab.analysis.decide.compare import EqualRuns, decide
 from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import parse_plan
@@ -108,11 +110,17 @@ def test_what_it_says_can_be_found_is_what_a_comparison_says() -> None:
 
 def test_a_machine_whose_runs_lie_apart_is_unfit_and_the_comparison_says_so() -> None:
     known = calibrated(np.random.default_rng(SEED), run=0.15)
+    assert (known.names, known.points, known.repetitions, known.freedom) == (("r0", "r1", "r2", "r3", "r4"), 4, 5, 4)
     (why,) = known.unfit
     assert why.startswith("equal runs lie ")
     assert "this machine is unfit to compare runs: equal runs lie " in EqualRuns(calibration=known).text
     assert known.lines()[-1].startswith("unfit to compare runs: ")
     assert calibrated(np.random.default_rng(SEED)).lines()[-1] == "fit to compare runs"
+    most = {"between": MOST_BETWEEN, "within": MOST_WITHIN, "invalid": MOST_INVALID}
+    just_fit = replace(known, **most)
+    assert just_fit.unfit == []
+    assert "unfit" not in EqualRuns(calibration=just_fit).text
+    assert all(len(replace(just_fit, **{name: limit * 1.001}).unfit) == 1 for name, limit in most.items())
 
 
 def test_trials_that_were_not_valid_make_a_machine_unfit() -> None:

@@ -12,7 +12,7 @@ import pytest
 import synthetic
 from scipy import stats
 
-from xdplab.analysis.decide.compare import ASSUMED_SPREAD, SURE, EqualRuns, Floor, decide, drift, holm
+from xdplab.analysis.decide.compare import ASSUMED_SPREAD, SURE, Difference, EqualRuns, Floor, decide, drift, holm
 from xdplab.studies.traffic.columns import trials_frame
 
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "compare_simulated.py"
@@ -88,6 +88,7 @@ def test_repetitions_are_needed_for_the_floor_that_may_be_and_not_for_its_estima
     assert few.needed(1, 0.02) is None
     assert many.needed(1, 0.02)
     assert few.floor.at_most > many.floor.at_most > 0
+    assert Difference(0, 1e-6, 9, Floor(1e-9, 0, inf), 1e-9).needed(1, 0.02) == 2, "one has no spread"
 
 
 def test_the_highest_plausible_floor_is_that_of_a_simulated_posterior() -> None:

@@ -1,6 +1,7 @@
 """The sentences of a run: their numbers are those of the model that made the trials."""
 
 import re
+from math import log
 
 import pandas as pd
 import pytest
@@ -38,11 +39,17 @@ def told(text: str, level: str) -> list[float]:
     return numbers(text.partition(f"the rate with {level}")[2] or text.partition(f", with {level}")[2])
 
 
-@pytest.mark.parametrize(("low", "high", "limit"), [(0.98, 1.001, 2), (0.999, 1.03, 3), (0.6, 1.1, 40)])
+@pytest.mark.parametrize(
+    ("low", "high", "limit"),
+    [(0.98, 1.001, 2), (0.999, 1.03, 3), (0.6, 1.1, 40), (0.996, 1.001, 0.4), (0.95, 1.11, 11)],
+)
 def test_what_a_level_does_not_change_is_known_to_the_farther_end_of_its_interval(
     low: float, high: float, limit: float
 ) -> None:
-    assert numbers(Effect("2", "1", Estimate(1.0, low, high)).text.partition("1 ")[2]) == [limit]
+    effect = Effect("2", "1", Estimate(1.02, low, high))
+    assert numbers(effect.text.partition("1 ")[2]) == [limit]
+    assert ("is the same as" in effect.text) == (limit <= 10)
+    assert (effect.size, Effect("2", "1", Estimate(0.5, 0.4, 0.6)).size) == (0.0, pytest.approx(log(2)))
 
 
 def test_points_whose_ratios_differ_are_a_range() -> None:
@@ -95,8 +102,14 @@ def test_a_run_says_one_doubt_and_findings_of_one_rule_are_one() -> None:
     found = doubts([noise, *alike, apart, Finding("plateau", "info", "…")])
     assert [(one.rule, one.more) for one in found] == [("repetition apart", 0), ("off the line", 6)]
     said = doubt([noise, *alike, apart], "results/r")
-    assert "apart" in said
+    assert said.startswith("What may change this: apart")
+    assert "Other doubts: off the line (`xdplab audit results/r`)" in said
     assert "at 0" not in said
+    assert doubt([noise, *alike, apart], "r", ["repetition apart"]).startswith(
+        "What may change this: at 0 (6 more alike)"
+    )
+    assert "`xdplab audit r` has 1 remark on" in doubt([noise, Finding("plateau", "info", "…")], "r")
+    assert "audit" not in doubt([], "r")
     assert "busy" not in doubt([noise], "results/r")
 
 

@@ -102,7 +102,19 @@ def test_an_outcome_names_its_sides_in_percent_and_ns_with_what_test_runs_say() 
         "after 8 pairs, by slices"
     )
     found = Outcome(slower, ("old.c", "new.c"), 130.0, runs).to_json()
-    assert (found["a"], found["b"], found["verdict"]) == ("old.c", "new.c", "differs")
+    assert (found["a"], found["b"], found["verdict"], found["by"]) == ("old.c", "new.c", "differs", "slices")
+    assert [found[name] for name in ("ratio", "low", "high", "pairs")] == pytest.approx([0.975, 0.939, 0.983, 8])
+    assert found["more"] == {"test run ns": {"n": 8, "median": 1.5, "low": 1.4, "high": 1.6}}
+    unbounded = Outcome(
+        Standing(Known(3, 0.1, -inf, inf), 0.02), packet_ns=130.0, more={("x", "ns"): Known(3, 1, -inf, inf)}
+    )
+    assert [unbounded.to_json()[name] for name in ("ratio", "low", "high", "more_ns", "more")] == [
+        *[None] * 4,
+        {"x ns": None},
+    ]
+    apart = Standing(Known(8, 0, -1, 1), 0.02, "slices", Known(8, log(0.9), log(0.8), log(0.95)))
+    assert apart.to_json()["windows"] == pytest.approx({"ratio": 0.9, "low": 0.8, "high": 0.95})
+    assert apart.settled
     assert found["more_ns"] == pytest.approx(130 / 0.975 - 130)
 
 

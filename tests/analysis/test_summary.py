@@ -84,6 +84,10 @@ def test_points_are_named_by_what_was_chosen_not_by_what_follows_from_it() -> No
 
 def test_the_digits_are_those_that_the_interval_leaves() -> None:
     assert list(for_people(points_summary(trials()))["Mpps"]) == ["7.20 ± 0.50", "2.010 ± 0.025", "0.2"]
+    ends = pd.DataFrame(
+        {"mpps": [7.2, 123.4, 1234.0, 5.0], "mpps_low": [7.0, 100.0, 0.0, 5.0], "mpps_high": [7.4, 146.8, 5e3, 5.0]}
+    )
+    assert list(for_people(ends)["Mpps"]) == ["7.20 ± 0.20", "123 ± 23", "1234 ± 2500", "5"]
 
 
 def test_the_interval_of_a_latency_lies_above_zero_and_holds_its_mean() -> None:
