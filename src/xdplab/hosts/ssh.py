@@ -176,8 +176,17 @@ class SshProcess(StreamedProcess):
         _end(self._channel)
 
 
-# sshd ends the whole connection if input, or its end, comes behind a channel's close. paramiko's own functions send
-# both without the lock: its thread may answer the command's end in between.
+@contextlib.contextmanager
+def _input_of(channel: paramiko.Channel) -> Iterator[None]:
+    """Hold a channel open while a packet of input, or its end, is sent.
+
+    sshd ends the whole connection if one comes behind a channel's close. paramiko's own functions send both without the
+    lock, and its thread may answer the command's end in between.
+    """
+    if channel.transport is not None:  # while keys are exchanged nothing is sent, and what comes may wait for the lock
+        channel.transport.clear_to_send.wait(ANSWER_S)
+    with channel.lock:
+        yield
 
 
 def _send(channel: paramiko.Channel, data: memoryview) -> int:
@@ -185,7 +194,7 @@ def _send(channel: paramiko.Channel, data: memoryview) -> int:
     message = paramiko.Message()
     message.add_byte(_CHANNEL_DATA)
     message.add_int(channel.remote_chanid)
-    with channel.lock:
+    with _input_of(channel):
         size = channel._wait_for_send_window(len(data))  # type: ignore[attr-defined]  # 0 for a channel that is closed
         if size == 0 or channel.transport is None:
             raise OSError("the command has ended")
@@ -196,7 +205,7 @@ def _send(channel: paramiko.Channel, data: memoryview) -> int:
 
 def _end_input(channel: paramiko.Channel) -> None:
     """Tell the far side that no input follows, unless its command has ended."""
-    with channel.lock:
+    with _input_of(channel):
         message = channel._send_eof()  # type: ignore[attr-defined]  # None for a channel that is closed
         if message is not None and channel.transport is not None:
             channel.transport._send_user_message(message)  # type: ignore[attr-defined]
