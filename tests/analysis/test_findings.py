@@ -15,6 +15,7 @@ from xdplab.analysis.findings import Finding
 from xdplab.analysis.load_rules import DISTURBANCES
 from xdplab.analysis.repetition_rules import repetition_apart
 from xdplab.analysis.series import point_label
+from xdplab.analysis.settings_rules import TOLD
 
 NS = [0, 100, 400, 800, 1600, 3200]
 
@@ -339,7 +340,10 @@ def test_a_cost_within_the_tolerance_is_no_finding() -> None:
 
 @pytest.mark.parametrize(
     ("test_ns", "live_ns", "contradicts"),
-    [(12.0, 261.0, True), (254.0, 261.0, False), (36.0, 12.0, False), (511.0, 133.0, True), (79.0, 4250.0, True)],
+    [
+        *((12.0, 261.0, True), (36.0, 12.0, False), (79.0, 4250.0, True)),
+        *((165.0, 100.0, False), (165.1, 100.0, True), (60.0, 100.0, False), (59.9, 100.0, True)),
+    ],
 )
 def test_a_test_run_that_the_statistics_of_the_same_trial_contradict(
     test_ns: float, live_ns: float, contradicts: bool
@@ -381,6 +385,16 @@ def test_modes_that_do_other_work_are_not_compared_in_silence() -> None:
     (more,) = by(side_by_side(same | {"access_loads": 4.1, "access_stores": 1.0}, same), "unequal work")
     assert "4.1 loads and 1.0 stores in the kernel, 1.0 loads and 0.0 stores in AF_XDP" in more.what
     assert len(more.points) == 6
+    for name in ("access_loads", "access_stores"):
+        near, apart = (side_by_side(same, same | {name: same[name] + by_so_much}) for by_so_much in (0.25, 0.26))
+        assert (by(near, "unequal work"), len(by(apart, "unequal work"))) == ([], 1)
+    few, block = (
+        side_by_side(same | {"access_loads": 4.1}, same).replace({"accesses": {100: 1, 1600: n}}) for n in (31, 32)
+    )
+    assert (by(few, "unequal work"), len(by(block, "unequal work"))) == ([], 1)
+    unknown = {"access_loads": None, "null_reasons": json.dumps({"access_loads": "it calls a function"})}
+    (called,) = by(side_by_side(unknown, same), "unequal work")
+    assert "it calls a function; in AF_XDP's user space it is 1.0 loads" in called.what
 
 
 @pytest.mark.parametrize("differs", [{"program_hash": "b"}, {"program_insns": 180}])
@@ -394,6 +408,27 @@ def test_a_point_whose_repetitions_ran_other_programs_is_named(differs: dict[str
     (found,) = by(trials, "programs differ")
     assert found.severity == "warning"
     assert found.points == tuple(trials.loc[later, "point_id"].unique())
+
+
+def test_many_settings_and_missing_points_are_counted_and_the_first_named() -> None:
+    trials = plain()
+    names = [f"dut net.core.a{place}" for place in range(TOLD + 2)]
+    first, second = (json.dumps(dict.fromkeys(names, value)) for value in ("0", ""))
+    mixed = trials.assign(settings=np.where(trials["repetition"].eq(1), first, second))
+    (found,) = by(mixed, "settings differ")
+    assert (found.evidence, len(found.points)) == ({"settings": TOLD + 2.0}, len(NS))
+    assert f"{names[0]} is 0 in 6 trials or nothing in 18 trials; {names[1]} is" in found.what
+    assert (names[TOLD] in found.what, found.what.endswith(" and 2 more")) == (False, True)
+    grid = synthetic.run(vary={"queues": [1, 2], "accesses": NS}, repetitions=1)
+    for left_out in (4, 5):
+        (lacking,) = by(grid[grid["queues"].eq(1) | ~grid["accesses"].isin(NS[:left_out])], "missing points")
+        assert (lacking.evidence, lacking.what.endswith(" …)")) == ({"missing": left_out, "grid": 12}, left_out == 5)
+    assert by(grid[grid["queues"].eq(1) | grid["accesses"].eq(0)], "missing points"), "as many as were measured"
+    reasons = trials.assign(verdict="failed", reason=np.where(trials["accesses"].gt(400), "3 of 5 lost", "no link"))
+    assert [(one.evidence["points"], one.what.rpartition(": ")[2]) for one in by(reasons, "no valid trial")] == [
+        (3, "no link"),
+        (3, "3 of 5 lost"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,9 @@ def test_a_load_that_is_lost_is_one_and_its_trials_stay_valid() -> None:
     losses = trials["loss_ratio"].astype(float)
     assert 0.005 < losses.min() < losses.max()
     assert (found.evidence["loss_ratio_low"], found.evidence["loss_ratio_high"]) == (losses.min(), losses.max())
+    (some,) = of(trials.assign(loss_ratio=[0.005, 0.03, 0.0051]), "paced load is lost")
+    assert "2 of 3 trials lose 0.5% to 3.0% of" in some.what
+    assert some.evidence == {"loss_ratio_low": 0.0051, "loss_ratio_high": 0.03, "trials": 2, "of": 3}
 
 
 def test_what_the_sender_bunched_is_not_the_duts() -> None:
@@ -57,14 +60,16 @@ def test_a_load_that_a_shared_cpu_does_not_carry_was_not_sent_late() -> None:
     assert found.what.endswith(": the DUT does not carry this load")
 
 
-@pytest.mark.parametrize(("alone", "found"), [(4.2e6, 0), (8e6, 1), (None, 0)])
+@pytest.mark.parametrize(("alone", "found"), [(1 / 0.801, 0), (1 / 0.799, 1), (None, 0)])
 def test_a_generator_that_is_slower_than_alone_was_held_back(alone: float | None, found: int) -> None:
     trials = synthetic.run(arrangement="split", vary={"accesses": [400]})
-    trials = trials.assign(generator_pps=pd.array([alone] * len(trials), dtype="Float64"))
+    of_one = None if alone is None else alone * float(trials["offered_pps"].median())
+    trials = trials.assign(generator_pps=pd.array([of_one] * len(trials), dtype="Float64"))
     findings = of(trials, "generator held back")
     assert len(findings) == found
     if found:
-        assert "of what it does alone" in findings[0].what
+        assert "80% of what it does alone" in findings[0].what
+        assert findings[0].evidence["generator_pps"] == of_one
 
 
 def test_a_dut_that_forwards_nothing_is_a_finding() -> None:
@@ -78,10 +83,11 @@ def test_a_dut_that_forwards_nothing_is_a_finding() -> None:
 
 def test_trials_at_another_clock_are_told_from_those_measured_alike() -> None:
     trials = synthetic.run(repetitions=5)
-    clock = [3.1] * (len(trials) - 2) + [2.6, 3.12]
+    clock = [3.0] * (len(trials) - 2) + [2.6, 3.059]
     trials = trials.assign(cycles_per_ns=clock, cycles_per_ns_from="additions")
     (found,) = of(trials, "clock differs")
-    assert f"1 of {len(trials)} trials ran at another clock than the rest: 2.6 to 3.12" in found.what
+    assert f"1 of {len(trials)} trials ran at another clock than the rest: 2.6 to 3.06" in found.what
+    assert found.evidence == {"low": 2.6, "median": 3.0, "high": 3.059, "trials": 1, "of": len(trials)}
     by_perf = trials.assign(cycles_per_ns_from=["additions"] * (len(trials) - 2) + ["perf", "additions"])
     assert of(by_perf, "clock differs") == []
 

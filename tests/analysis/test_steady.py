@@ -43,6 +43,8 @@ def test_a_steady_rate_is_steady(frames: list[int]) -> None:
 def test_too_few_intervals_say_nothing() -> None:
     assert course(TENTHS[:3], [1, 2, 3], 0.3) is None
     assert course([], [], 0.3) is None
+    assert course([0.1, 0.2, 0.3, 0.35], [1, 1, 1, 1], 0.35) is None, "the last one is a rest"
+    assert course([0.1, 0.2, 0.3, 0.36], [1, 1, 1, 1], 0.36) is not None
 
 
 def test_the_last_interval_ends_with_the_window_whenever_it_was_read() -> None:
