@@ -1,12 +1,12 @@
 """Two bursts of two directions are one burst with the sums."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 from xdplab.formats.both_ways import both
-from xdplab.formats.generator import Burst, parse_output
+from xdplab.formats.generator import Burst, Summary, parse_output
 
 
 def burst(**summary: object) -> Burst:
@@ -30,18 +30,39 @@ def burst(**summary: object) -> Burst:
     return parse_output("".join(json.dumps(line) + "\n" for line in lines)).bursts[0]
 
 
+LONGEST = {"duration_s", "rx_window_s", "tx_pause_max_ns", "tx_paused_ns", "tx_late_max_ns"}
+LISTS = {
+    "tx_by_queue": ((1, 2), (3,), (1, 2, 3)),
+    "rx_by_queue": ((4,), (5, 6), (4, 5, 6)),
+    "tx_by_size": (((64, 7), (128, 3)), ((256, 2), (64, 20)), ((64, 27), (128, 3), (256, 2))),
+    "rx_by_size": (((64, 1),), ((64, 2),), ((64, 3),)),
+    "rx_by_rank": ((1, 2), (10, 20), (11, 22)),
+}
+FACTS = {"burst", "limited", "interrupted", "missing", "tx_restored"}
+
+
 def test_counts_are_added_and_times_are_the_longer_ones() -> None:
-    there, back = burst(), burst(tx_packets=20, rx_packets=20, duration_s=1.5, tx_late_max_ns=3, tx_by_size=[[64, 20]])
+    """Each field has two numbers of its own, the larger one now in the first direction, now in the second."""
+    numbers = [one.name for one in fields(Summary) if one.name not in (*LISTS, *FACTS)]
+    pairs = {name: (3 + 7 * at, 5 + 9 * (len(numbers) - at)) for at, name in enumerate(numbers)}
+    lists = [{name: three[side] for name, three in LISTS.items()} for side in range(3)]
+    there, back = (
+        replace(own, summary=replace(own.summary, **lists[side], **{name: pair[side] for name, pair in pairs.items()}))
+        for side, own in enumerate((burst(), burst()))
+    )
     sum_ = both(there, back)
-    s = sum_.summary
-    assert (s.tx_packets, s.rx_packets, s.rx_window_packets, s.lost_packets) == (30, 29, 16, 2)
-    assert (s.duration_s, s.rx_window_s, s.tx_late_max_ns) == (1.5, 1.1, 7)
-    assert (s.rate_requested_pps, s.tx_busy_cores) == (20.0, 1.0)
-    assert s.tx_by_queue == (10, 10)
-    assert s.tx_by_size == ((64, 27), (128, 3))
+    for name, pair in pairs.items():
+        assert getattr(sum_.summary, name) == (max if name in LONGEST else sum)(pair), name
+    assert {name: getattr(sum_.summary, name) for name in LISTS} == lists[2]
     assert [(i.t_s, i.tx_packets, i.rx_packets) for i in sum_.intervals] == [(0.5, 10, 8), (1.0, 10, 10)]
     assert (sum_.histogram.count, sum_.histogram.sum) == (2, 18)
     assert sum_.ways == (there, back)
+    assert (sum_.from_due, sum_.lateness) == (None, None)
+    paced = replace(there, from_due=there.histogram, lateness=there.histogram)
+    assert [getattr(both(paced, paced), name).count for name in ("from_due", "lateness")] == [2, 2]
+    assert both(paced, back).from_due is both(back, paced).lateness is None
+    late = replace(back, intervals=tuple(replace(one, t_s=one.t_s + 1, rx_packets=None) for one in back.intervals))
+    assert [(i.t_s, i.rx_packets) for i in both(there, late).intervals] == [(1.5, None), (2.0, None)]
 
 
 def test_what_one_direction_did_not_count_is_missing_in_the_sum() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 from tests.formats.test_generator import READY
 
 from xdplab.errors import HostError, UnsupportedError
-from xdplab.generators import XDPGEN, Generator, GeneratorSettings, Staying, session, xdpgen_argv
+from xdplab.formats.generator import parse_line
+from xdplab.generators import XDPGEN, BothWays, Generator, GeneratorSettings, Staying, session, xdpgen_argv
 from xdplab.generators.adapter import Capabilities
 from xdplab.generators.moongen import CAPABILITIES as MOONGEN
 from xdplab.generators.testpmd import CAPABILITIES as TESTPMD
@@ -65,6 +67,34 @@ def test_a_generator_that_does_not_answer_as_it_should_is_ended_in_time(
     ):
         _ = generator.start(), generator.burst("measure", 0.1)
     assert time.monotonic() - began < 4.0
+
+
+def test_both_directions_begin_and_end_together_though_one_fails() -> None:
+    """Each session says what it is asked; the first one's stop and close fail."""
+    asked: list[str] = []
+
+    def direction(name: str, cpu: int) -> Any:
+        def ask(what: str) -> Any:
+            def answer() -> Any:
+                asked.append(f"{name} {what}")
+                if name == "forth" and what in ("stop", "close"):
+                    raise HostError(what)
+                return parse_line(json.dumps(READY | {"cpus": [cpu], "frame_bytes": cpu}))
+
+            return answer
+
+        verbs = {verb: ask(verb) for verb in ("start", "release", "go_on", "stop", "close")}
+        return SimpleNamespace(host=f"{name}'s host", argv=(name, "x"), raw=f"{name}'s lines", **verbs)
+
+    two = BothWays(direction("forth", 3), direction("back", 5))
+    assert (two.host, two.argv) == ("forth's host", ("forth", "x", "back", "x"))
+    assert two.outputs == {"xdpgen.jsonl": "forth's lines", "xdpgen_back.jsonl": "back's lines"}
+    assert (two.start().cpus, two.start().frame_bytes) == ((3, 5), 3)
+    for verb in ("release", "go_on", "stop", "close"):
+        asked.clear()
+        with pytest.raises(HostError) if verb in ("stop", "close") else nullcontext():
+            getattr(two, verb)()
+        assert asked == [f"forth {verb}", f"back {verb}"]
 
 
 @pytest.mark.parametrize(("host", "argv", "stays"), [("tg", "a", True), ("tg", "b", False), ("other", "a", False)])

@@ -3,14 +3,16 @@
 import math
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from xdplab.errors import PlanError
+from xdplab.plan.points import ProgramFactors
 from xdplab.programs.source import map_contents, random_cycle, source, user_source, user_state
-from xdplab.programs.spec import ACCESSING, FORMS, MAP_TYPES, OPS, ProgramSpec, UserProgram
+from xdplab.programs.spec import ACCESSING, FORMS, MAP_TYPES, OPS, ProgramSpec, UserProgram, program_of
 
 KINDS = [(w, m) for w in ACCESSING for m in (MAP_TYPES if w == "lookup" else (None,))]
 
@@ -35,6 +37,11 @@ def specs(draw: st.DrawFn) -> ProgramSpec:
         ({"op": "reads"}, "op: 'reads'"),
         ({"form": "rolled"}, "form: 'rolled'"),
         ({"accesses": -1}, "accesses: -1"),
+        ({"accesses": (1 << 24) + 1}, "accesses: 16777217"),
+        ({"action": "drop"}, "action: 'drop' is none of tx, redirect"),
+        ({"working_set_bytes": 3 << 28}, "from 256 to 536870912"),
+        ({"workload": "lookup", "hit": -1}, "hit: -1 is not a whole number from 0 to 100"),
+        ({"workload": "rx_hash", "hit": 100}, "hit: workload rx_hash has none"),
         ({"accesses": True}, "accesses: True"),
         ({"accesses": 1.5}, "accesses: 1.5"),
         ({"working_set_bytes": 1000}, r"working_set_bytes: 1000 is not a power of two.*take 512 or 1024"),
@@ -47,6 +54,7 @@ def specs(draw: st.DrawFn) -> ProgramSpec:
         ({"workload": "rx_hash", "op": "write"}, "op: 'write': workload rx_hash only reads"),
         ({"workload": "rx_hash", "working_set_bytes": 4096}, "working_set_bytes: .* has none"),
         ({"workload": "lookup", "entries": 0}, "entries: 0 is not a whole number from 1"),
+        ({"workload": "lookup", "entries": 1_000_001}, "entries: 1000001"),
         ({"workload": "lookup", "entries": 64, "working_set_bytes": 4096}, "working_set_bytes: .* has none"),
         ({"workload": "lookup", "map_type": "hash", "hit": 101}, "hit: 101"),
         ({"workload": "lookup", "map_type": "array", "hit": 50}, "hit: 50: each index"),
@@ -60,9 +68,62 @@ def test_nonsense_is_refused_by_the_name_of_its_field(fields, words):
         ProgramSpec(**fields)
 
 
-@pytest.mark.parametrize(("workload", "size"), [("array", 256), ("chase", 128), ("array", 1 << 29)])
+@pytest.mark.parametrize(
+    ("workload", "size"), [("array", 256), ("chase", 128), ("array", 1 << 29), ("lookup", 1 << 29)]
+)
 def test_a_working_set_may_be_as_small_and_as_large_as_the_refusals_say(workload, size):
     assert ProgramSpec(workload, working_set_bytes=size).working_set_bytes == size
+
+
+LOOKUP = {"workload": "lookup", "accesses": 9}
+
+
+@pytest.mark.parametrize(
+    ("fields", "facts"),
+    [
+        ({"accesses": 0}, "array-read-0 baseline xdp 4096 32 010"),
+        ({"accesses": 9}, "array-read-9 array xdp 4096 32 110"),
+        ({"accesses": 9, "form": "loop", "op": "write", "frags": True}, "array-write-9 array xdp.frags 4096 1 110"),
+        ({"workload": "packet", "accesses": 9, "hook": "tc"}, "packet-read-9 packet tc 0 32 010"),
+        ({"workload": "chase", "accesses": 9, "working_set_bytes": 256}, "chase-read-9 chase xdp 32 32 110"),
+        ({"workload": "rx_hash", "accesses": 9}, "rx_hash-read-9 metadata xdp 0 32 100"),
+        (LOOKUP | {"entries": 5}, "lookup-percpu_array-read-9-of-5 lookup xdp 5 5 110"),
+        (LOOKUP | {"map_type": "hash", "entries": 99, "hit": 0}, "lookup-hash-read-9-of-99-hit-0 lookup xdp 99 32 101"),
+        (LOOKUP | {"map_type": "hash"}, "lookup-hash-read-9 lookup xdp 4096 32 110"),
+        (LOOKUP | {"map_type": "lru_hash"}, "lookup-lru_hash-read-9 lookup xdp 4096 32 100"),
+    ],
+)  # fmt: skip
+def test_what_follows_from_a_specification(fields, facts):
+    """Name, template, section, entries, block; and whether it has state, a twin in user space, and misses."""
+    spec = ProgramSpec(**fields)
+    flags = f"{spec.has_state:d}{spec.in_user_space:d}{spec.misses:d}"
+    assert f"{spec.name} {spec.kernel} {spec.section} {spec.table_entries} {spec.block} {flags}" == facts
+
+
+def test_a_points_program_has_each_of_its_factors(tmp_path):
+    given = {
+        "workload": "lookup",
+        "accesses": 7,
+        "op": "write",
+        "form": "loop",
+        "map_type": "hash",
+        "entries": 200,
+        "hit": 50,
+    }
+    made = ProgramFactors(**given, action="redirect", frags="on", hook="xdp")
+    assert program_of(made) == ProgramSpec(**given, action="redirect", frags=True)
+    assert program_of(replace(made, hook="tc")) == ProgramSpec(**given, action="redirect", hook="tc")
+    assert program_of(replace(made, frags="off")).frags is False
+    assert program_of(ProgramFactors(workload="chase", working_set_bytes=512)).working_set_bytes == 512
+    for name in ("a.bpf.c", "f.pcap"):
+        (tmp_path / name).touch()
+    own = {"file": str(tmp_path / "a.bpf.c"), "section": "s", "action": "drop", "setup": (("a", "b"), ("c",)),
+           "frames": str(tmp_path / "f.pcap"), "function": "f", "cflags": ("-DX=1", "-O1"), "pinned": "keep",
+           "hook": "tc"}  # fmt: skip
+    factors = ProgramFactors(**own, rodata=(("x", 1), ("y", 2)), maps=(("m", "1", "2"),), setup_files=(("n", "p"),))
+    assert program_of(factors) == UserProgram(
+        **own, rodata={"x": 1, "y": 2}, maps={"m": [{"key": "1", "value": 2}]}, setup_files={"n": "p"}
+    )
 
 
 def test_a_users_program_needs_its_file_and_a_known_action(tmp_path):
