@@ -23,7 +23,7 @@ from xdplab.studies.traffic import dut, prepare
 from xdplab.studies.traffic.bench import TrialBench
 from xdplab.studies.traffic.dut import AfxdpSide, KernelSide
 from xdplab.studies.traffic.sending import sending_cpus, serving_cpus, working_cpus
-from xdplab.studies.traffic.session import TrafficSession, _dpdk_port, endpoints, second_endpoints
+from xdplab.studies.traffic.session import _dpdk_port, endpoints, second_endpoints
 from xdplab.studies.traffic.two_ports import SecondPort, TwoPortSide, require
 from xdplab.studies.trial_facts import HintCounts, TrialFacts
 
@@ -88,15 +88,6 @@ def test_a_generator_works_on_the_cpus_of_its_host(monkeypatch: pytest.MonkeyPat
     lab.cpus = lambda: Cpus(dut=(0, 4), tg=(2, 6))
     monkeypatch.setattr(prepare, "installed", lambda *given: given)
     assert prepare.generator_of(lab) == ("moongen", None, "/work/moongen", MOONGEN, (2, 6))
-
-
-def test_settings_of_a_device_are_those_of_its_point() -> None:
-    session, machine = TrafficSession.__new__(TrafficSession), SimpleNamespace(device="of the point before")
-    vars(session).update(_context=SimpleNamespace(machine=machine), _device_changed=set())
-    assert session._set_device(point_of("back")) == []
-    assert machine.device is None
-    with pytest.raises(UnsupportedError, match="no room"):
-        session._set_device(replace(point_of("back"), device=(("link.mtu", "1000"),)))
 
 
 def test_an_application_whose_sockets_are_bound_otherwise_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
