@@ -8,12 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xdplab.errors import ProgramError
+from xdplab.programs import steps
 from xdplab.programs.build import build
 from xdplab.programs.counting import FRAME_LENGTHS, AccessCounts, require_reflected, sample_frame
-from xdplab.programs.image import Image, Insn
+from xdplab.programs.image import Image, Insn, Reference
 from xdplab.programs.machine import XDP_LOAD_BYTES, XDP_STORE_BYTES, Interpreter, Map
 from xdplab.programs.proof import count_bytecode
 from xdplab.programs.spec import ACCESSING, FORMS, HINTS, MAP_TYPES, OPS, ProgramSpec, UserProgram
+from xdplab.programs.steps import step
 
 EVERY_N = (0, 1, 32, 33, 1600)
 KINDS = [
@@ -180,6 +182,9 @@ def test_a_frame_that_is_not_swapped_or_changed_elsewhere_is_found_out(end: slic
         ([Insn(0x85, 0, 0, 0, 8), Insn(0x61, 0, 1, 0, 0), Insn(EXIT, 0, 0, 0, 0)], "no memory at all"),  # r1 is lost
         ([Insn(0x05, 0, 0, -1, 0)], "did not end within"),
         ([Insn(0x06, 0, 0, 0, 7)], "jumps out of itself"),
+        ([Insn(0xD3, 10, 0, -8, 0)], "does not know the BPF instruction 0xd3"),  # of one byte
+        ([Insn(0xDB, 10, 0, -8, 0x10)], "does not know the BPF instruction 0xdb"),
+        ([Insn(0x3F, 1, 2, 1, 0)], "does not know the BPF instruction 0x3f"),  # signed
         ([Insn(0xF5, 10, 0, -8, 0)], "does not know the BPF instruction 0xf5 at 0"),
     ],
 )
@@ -190,32 +195,111 @@ def test_what_the_proof_cannot_follow_it_refuses(insns, words, monkeypatch):
         machine.run(bytes(60))
 
 
-ARITHMETIC = [
-    # code, left, right, result: 64 bits, then 32 bits, whose upper half becomes 0
-    (0x0F, 1 << 63, 1 << 63, 0),
-    (0x1F, 0, 1, (1 << 64) - 1),
-    (0x1C, 0, 1, (1 << 32) - 1),
-    (0x3F, 7, 0, 0),
-    (0x9F, 7, 0, 7),
-    (0x6C, 1, 33, 2),
-    (0xCF, 1 << 63, 63, (1 << 64) - 1),
-    (0xCC, 0xFF << 56 | 1 << 31, 31, (1 << 32) - 1),
-    (0x2F, (1 << 64) - 1, 3, (1 << 64) - 3),
-    (0x87, 5, 0, (1 << 64) - 5),
-]
+TOP, ALL, LOW = 1 << 63, (1 << 64) - 1, (1 << 32) - 1
 
 
-@pytest.mark.parametrize(("code", "left", "right", "result"), ARITHMETIC)
-def test_arithmetic_is_the_kernels(code, left, right, result):
-    def constant(register: int, value: int) -> list[Insn]:
-        low, high = value & 0xFFFFFFFF, value >> 32
-        return [Insn(0x18, register, 0, 0, low), Insn(0, 0, 0, 0, high)]
+@pytest.mark.parametrize(
+    ("code", "left", "right", "result", "text"),
+    [  # 64 bits end in 7 or f, 32 bits in 4 or c: their upper half becomes 0; with 8 the right side is a register
+        *((0x0F, TOP, TOP, 0, "r1 += r2"), (0x04, ALL, 2, 1, "w1 += 2"), (0x1F, 0, 1, ALL, "r1 -= r2")),
+        *((0x1C, 0, 1, LOW, "w1 -= w2"), (0x2F, ALL, 3, ALL - 2, "r1 *= r2"), (0x37, 7, 2, 3, "r1 /= 2")),
+        *((0x3F, 7, 0, 0, "r1 /= r2"), (0x9F, 7, 0, 7, "r1 %= r2"), (0x97, 7, 4, 3, "r1 %= 4")),
+        *((0x4F, 5, 3, 7, "r1 |= r2"), (0x5F, 5, 3, 1, "r1 &= r2"), (0xAF, 5, 3, 6, "r1 ^= r2")),
+        *((0x6C, 1, 33, 2, "w1 <<= w2"), (0x67, 1, 63, TOP, "r1 <<= 63"), (0x77, TOP, 62, 2, "r1 >>= 62")),
+        *((0xCF, TOP, 63, ALL, "r1 s>>= r2"), (0xCC, 0xFF << 56 | 1 << 31, 31, LOW, "w1 s>>= w2")),
+        *((0xBF, 1, ALL, ALL, "r1 = r2"), (0xBC, 1, ALL, LOW, "w1 = w2"), (0xB7, 1, -2, ALL - 1, "r1 = -2")),
+        *((0x87, 5, 0, ALL - 4, "r1 = -r1"), (0x84, 5, 0, LOW - 4, "w1 = -w1")),
+        *((0xDC, 0x11_2233, 16, 0x3322, "r1 = be16 r1"), (0xD4, 0x11_2233, 16, 0x2233, "r1 = le16 r1")),
+    ],
+)
+def test_arithmetic_is_the_kernels(code: int, left: int, right: int, result: int, text: str) -> None:
+    insn = Insn(code, 1, 2, 0, right if code & 8 == 0 or code == 0xDC else 0)
+    registers = [0, left, right]
+    assert step(None, None, 3, insn)(registers) == 4
+    assert registers == [0, result, right]
+    assert steps.text(insn) == text
 
-    insns = [*constant(1, left), *constant(2, right), Insn(code, 1, 2, 0, 0), Insn(STORE, 10, 1, -8, 0)]
-    for half, offset in (("low", -8), ("high", -4)):
-        tail = [Insn(0x61, 0, 10, offset, 0), Insn(EXIT, 0, 0, 0, 0)]
-        run = Interpreter(Image("probe", "xdp", (*insns, *tail), {}, {}, {}), {}).run(bytes(60))
-        assert run.verdict == (result & 0xFFFFFFFF if half == "low" else result >> 32)
+
+COMPARED = {0x10: "==", 0x20: ">", 0x30: ">=", 0x40: "&", 0x50: "!=", 0xA0: "<", 0xB0: "<=",
+            0x60: "s>", 0x70: "s>=", 0xC0: "s<", 0xD0: "s<="}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", COMPARED)
+@pytest.mark.parametrize(("kind", "letter", "bits"), [(5, "r", 64), (6, "w", 32)])
+def test_a_branch_goes_where_the_kernels_goes(code: int, kind: int, letter: str, bits: int) -> None:
+    sign = COMPARED[code]
+    for left, right in ((1, 1), (1, 2), (2, 1), (-1, 1), (1, -1), (-2, -1)):
+        sides = (left, right) if sign[0] == "s" else (left % (1 << bits), right % (1 << bits))
+        holds = bool(eval(f"a {sign.removeprefix('s')} b", {"a": sides[0], "b": sides[1]}))
+        for insn, other in (
+            (Insn(code | kind, 1, 0, 7, right), right),
+            (Insn(code | kind | 8, 1, 2, 7, 0), f"{letter}2"),
+        ):
+            beyond = 5 << 32 if bits == 32 else 0  # the upper half of 32 bits says nothing
+            went = step(None, None, 3, insn)([0, left & ALL ^ beyond, right & ALL])
+            assert went == (11 if holds else 4)
+            assert steps.text(insn) == f"if {letter}1 {sign} {other} goto +7"
+
+
+class Memory:
+    """Eight bytes at 0x100."""
+
+    def __init__(self) -> None:
+        self.data = bytearray(range(0x11, 0x19))
+
+    def load(self, address: int, size: int) -> int:
+        return int.from_bytes(self.data[address - 0x100 :][:size], "little")
+
+    def store(self, address: int, size: int, value: int) -> None:
+        self.data[address - 0x100 : address - 0x100 + size] = (value % (1 << 8 * size)).to_bytes(size, "little")
+
+
+@pytest.mark.parametrize(
+    ("insn", "register", "data", "text"),
+    [
+        (Insn(0x79, 3, 1, -8, 0), (3, 0x1817161514131211), None, "r3 = *(u64 *)(r1 -8)"),
+        (Insn(0x61, 3, 1, -4, 0), (3, 0x18171615), None, "r3 = *(u32 *)(r1 -4)"),
+        (Insn(0x69, 3, 1, -8, 0), (3, 0x1211), None, "r3 = *(u16 *)(r1 -8)"),
+        (Insn(0x71, 3, 1, -1, 0), (3, 0x18), None, "r3 = *(u8 *)(r1 -1)"),
+        (Insn(0x7B, 1, 2, -8, 0), None, "0f00000000000000", "*(u64 *)(r1 -8) = r2"),
+        (Insn(0x62, 1, 0, -8, -2), None, "feffffff15161718", "*(u32 *)(r1 -8) = -2"),
+        (Insn(0x6A, 1, 0, -8, 9), None, "0900131415161718", "*(u16 *)(r1 -8) = 9"),
+        (Insn(0x73, 1, 2, -7, 0), None, "110f131415161718", "*(u8 *)(r1 -7) = r2"),
+        (Insn(0xC3, 1, 2, -8, 0x00), (2, 0xF), "2012131415161718", ".insn "),
+        (Insn(0xDB, 1, 2, -8, 0x01), (2, 0x1817161514131211), "2012131415161718", ".insn "),
+        (Insn(0xC3, 1, 2, -8, 0x41), (2, 0x14131211), "1f12131415161718", ".insn "),
+        (Insn(0xC3, 1, 2, -8, 0x50), (2, 0xF), "0100000015161718", ".insn "),
+        (Insn(0xC3, 1, 2, -8, 0xA0), (2, 0xF), "1e12131415161718", ".insn "),
+        (Insn(0xC3, 1, 2, -8, 0xE1), (2, 0x14131211), "0f00000015161718", ".insn "),
+        (Insn(0xC3, 1, 2, -8, 0xF1), (0, 0x14131211), "0f00000015161718", ".insn "),
+        (Insn(0xC3, 1, 2, -4, 0xF1), (0, 0x18171615), "1112131415161718", ".insn "),
+    ],
+)  # fmt: skip
+def test_memory_is_read_and_written_as_the_kernel_does(insn, register, data, text) -> None:
+    memory, registers = Memory(), [0x14131211, 0x108, 0xF, 0]
+    expected = registers.copy()
+    if register is not None:
+        expected[register[0]] = register[1]
+    assert step(memory, None, 3, insn)(registers) == 4
+    assert registers == expected
+    assert memory.data.hex() == (data or "1112131415161718")
+    assert steps.text(insn).startswith(text)
+
+
+def test_a_listing_names_maps_and_subprograms() -> None:
+    insns = (Insn(0x18, 1, 0, 0, 1), Insn(0, 0, 0, 0, 2), Insn(0x18, 2, 0, 0, 1), Insn(0, 0, 0, 0, 2),
+             Insn(0x85, 0, 1, 0, 3), Insn(0x85, 0, 0, 0, 8), Insn(0x05, 0, 0, 1, 9), Insn(0x06, 0, 0, 1, 0),
+             Insn(0x85, 0, 0, 0, 25), Insn(0x95, 0, 0, 0, 0))  # fmt: skip
+    references = {0: Reference(".maps", "table", 0), 2: Reference(".bss", "state", 8)}
+    assert steps.disassemble(Image("p", "xdp", insns, {0: "p", 8: "sub"}, references, {})).splitlines() == [
+        "p:", "     0: r1 = table ll", "     2: r2 = state[8] ll", "     4: call sub",
+        "     5: call bpf_get_smp_processor_id", "     6: goto +1", "     7: goto +0", "sub:", "     8: call 25",
+        "     9: exit",
+    ]  # fmt: skip
+    assert steps.disassemble_xlated(insns, {8: "a", 25: "b", 3: "c"}).splitlines()[2:] == [
+        "     4: call pc+3", "     5: call a", "     6: goto +1", "     7: goto +0", "     8: call b", "     9: exit",
+    ]  # fmt: skip
+    assert steps.text(insns[0], 2) == "r1 = 0x200000001 ll"
 
 
 def test_bytes_that_are_copied_from_a_frame_and_back_leave_what_lies_beside_them():

@@ -31,6 +31,10 @@ def test_the_chain_is_what_stands_between_two_dependent_loads() -> None:
     longer = KERNEL.replace("   af:", "   ac:	add    $0x1,%rdx\n   af:")
     assert chain_of(longer) == "and add shl add load"
     assert chain_of("  1:	mov    0x8(%rdi),%rax\n  2:	mov    0x10(%rdi),%rbx\n") is None
+    by_index = (
+        "  1:	mov (%rdi),%ecx\n  2:	xor %cl,%sil\n  3:	mov (%rdi),%rdx\n  4:	mov (%rbx,%rsi,8),%rax\n"
+    )
+    assert chain_of(by_index) == "xor load", "through an index, and a register's narrow name"
 
 
 @needs_x86
