@@ -4,6 +4,7 @@ import json
 import time
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -99,12 +100,39 @@ def test_both_directions_begin_and_end_together_though_one_fails() -> None:
 
 @pytest.mark.parametrize(("host", "argv", "stays"), [("tg", "a", True), ("tg", "b", False), ("other", "a", False)])
 def test_one_that_stays_is_taken_for_the_same_on_the_same_host(host: str, argv: str, stays: bool) -> None:
+    asked: list[str] = []
+
     def one(host: str, argv: str) -> Any:
-        return SimpleNamespace(host=host, argv=(argv,), **dict.fromkeys(("go_on", "stop", "close"), lambda: None))
+        verbs = {name: partial(asked.append, name) for name in ("release", "go_on", "stop", "close")}
+        return SimpleNamespace(host=host, argv=(argv,), **verbs)
 
     staying, first, new = Staying(), one("tg", "a"), one(host, argv)
-    vars(staying).update(_kept=first)
+    staying.give(first)
+    assert (staying.has(first), staying.has(new)) == (True, False)
     assert staying.take(new) is (first if stays else new)
+    assert not staying.has(first), "it is the trial's, or has ended"
+    assert asked == (["release", "go_on"] if stays else ["release", "stop", "close"])
+    asked.clear()
+    staying.leave(first)
+    staying.await_left()
+    assert asked == ["stop", "close"]
+
+
+@pytest.mark.parametrize("failing", ["go_on", "stop"])
+def test_one_that_does_not_go_on_costs_no_trial_and_a_program_that_does_not_leave_is_told(failing: str) -> None:
+    def fail() -> None:
+        raise HostError(failing)
+
+    verbs = {name: lambda: None for name in ("release", "go_on", "stop", "close")} | {failing: fail}
+    staying, first, new = Staying(), SimpleNamespace(host="tg", argv=(), **verbs), SimpleNamespace(host="tg", argv=())
+    staying.give(first)
+    assert staying.take(new) is (new if failing == "go_on" else first)
+    assert not staying.has(first)
+    if failing == "stop":
+        staying.leave(first)
+        with pytest.raises(HostError):
+            staying.end()
+    staying.end()
 
 
 def test_what_is_left_open_is_left_out() -> None:

@@ -15,9 +15,10 @@ from xdplab.compiler import find_clang, run_tool
 from xdplab.errors import MissingToolError, PlanError, ProgramError
 from xdplab.programs import proof
 from xdplab.programs.build import build, compile_command
+from xdplab.programs.counting import AccessCounts
 from xdplab.programs.onhost import load_report
 from xdplab.programs.program import program
-from xdplab.programs.proof import prove
+from xdplab.programs.proof import Proof, prove
 from xdplab.programs.spec import ProgramSpec, UserProgram
 
 PASS = """
@@ -147,6 +148,15 @@ def test_a_count_that_is_not_n_is_no_proof(counts):
     proof.require_count(ProgramSpec("array", 33), [33, 33], "here")
     with pytest.raises(ProgramError, match="promises 33"):
         proof.require_count(ProgramSpec("array", 33), counts, "here")
+
+
+def test_a_proof_names_the_ways_that_were_taken():
+    counts = (AccessCounts(2, 0, 0),)
+    assert len(Proof(2, "h", counts).ways) == 1
+    assert "in 6.1" in repr(Proof(2, "h", counts, kernel=(2,), kernel_host="h1", kernel_way="counting in 6.1"))
+    whole = Proof(2, "h", counts, (2,), "h1", "its image", counts, 2, "cc")
+    assert [way.split()[0] for way in whole.ways] == ["bytecode,", "kernel", "machine", "counting"]
+    assert "kernel of h1, by its image" in whole.ways[1]
 
 
 def test_a_users_program_has_no_proof(own, cache):
