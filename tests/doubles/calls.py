@@ -62,6 +62,8 @@ def shown(value: Any) -> str:
         return f"({' '.join(value.argv('')[1:])})"
     if hasattr(value, "interface") and hasattr(value, "host"):
         return f"{value.host.name}.{value.interface}"
+    if hasattr(value, "device") and hasattr(value, "host"):
+        return f"{value.host}.{value.device}"
     if isinstance(value, BuiltProgram):
         return value.program.name
     if isinstance(value, Path):
