@@ -5,12 +5,14 @@ import json
 import struct
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from tests.compiled import bpf_object
 
 from xdplab.errors import PlanError
 from xdplab.plan.maps import as_given, entries
+from xdplab.programs import maps
 from xdplab.programs.maps import filling, require_constants
 
 SOURCE = """
@@ -96,20 +98,53 @@ WRITTEN: dict[str, tuple[str, Any, bytes]] = {
         {1: {5: 6}, 2: {7: 8, 9: 10}},
         struct.pack("<Q2I2I3H3Q", 2, 1, 2, 1, 2, 5, 7, 9, 6, 8, 10),
     ),
+    "the ends of numbers": (
+        "held",
+        {0: {"rate": 2**64 - 1, "change": -32_768}, 3: {"rate": "0x10", "change": 32_767}},
+        struct.pack("<II", 0, 3)
+        + b"".join(struct.pack(LIMITS, *ends, b"", 0, 0, False) for ends in ((2**64 - 1, -32_768), (16, 32_767))),
+    ),
+    "several prefixes": (
+        "nets",
+        {"10.1.0.0/16": 4, "10.2.0.9/32": 5, "0.0.0.0/0": 6},
+        struct.pack("<I4sI4sI4s3I", 16, b"\x0a\1\0\0", 32, b"\x0a\2\0\x09", 0, bytes(4), 4, 5, 6),
+    ),
+    "several IPv6 prefixes": (
+        "roads",
+        {"2001:db8::/32": 4, "::1/128": 5},
+        struct.pack("<I16sI16s2I", 32, bytes.fromhex("20010db8") + bytes(12), 128, bytes(15) + b"\1", 4, 5),
+    ),
+    "several MACs": (
+        "sized",
+        {1: "02:00:00:00:00:01", 2: "02:00:00:00:00:0f"},
+        b"\1\0\2\0\2\0\0\0\0\1\2\0\0\0\0\x0f",
+    ),
     "sizes without types": ("sized", {258: "02:00:00:00:00:01"}, b"\2\1\2\0\0\0\0\1"),
 }
 
 
 @pytest.mark.parametrize("case", WRITTEN)
-def test_a_value_has_the_bytes_that_the_program_reads(program: bytes, case: str) -> None:
+def test_a_value_has_the_bytes_that_the_program_reads(
+    program: bytes, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name, given, data = WRITTEN[case]
+    read = MagicMock(side_effect=maps.rows_of)
+    monkeypatch.setattr(maps, "rows_of", read)
     assert filling({name: given}, program, "lb.bpf.c").data == {name: data}
+    assert read.called == (case not in BY_COLUMN)
 
 
+BY_COLUMN = {"numbers", "an address as a key", "a prefix", "an IPv6 prefix", "sizes without types"}
+BY_COLUMN |= {"the ends of numbers", "several prefixes", "several IPv6 prefixes", "several MACs"}
+"""Many entries of these are packed at once; of others each takes as long as all of these."""
 REFUSED: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "no such map": ("numbrs", {1: 1}, ("numbrs", "lb.bpf.c", "numbers", "flows", "ring")),
     "too large a value": ("numbers", {50220: 256}, ("maps.numbers[50220]", "256", "__u8", "0 to 255")),
     "too small a value": ("held", {0: {"change": -32769}}, ("maps.held[0].change", "__s16", "-32768 to 32767")),
+    "one more than 64 bits hold": ("held", {0: {"rate": 2**64}}, ("held[0].rate", "0 to 18446744073709551615")),
+    "one more than 16 bits hold": ("held", {0: {"change": 32_768}}, ("held[0].change", "-32768 to 32767")),
+    "more bits than an address has": ("nets", {"10.0.0.0/33": 1}, ("nets[10.0.0.0/33]",)),
+    "more bits than an IPv6 address has": ("roads", {"::/129": 1}, ("roads[::/129]",)),
     "too large a key": ("numbers", {1 << 32: 1}, ("maps.numbers[4294967296]", "__u32", "0 to 4294967295")),
     "no number": ("numbers", {"http": 1}, ("maps.numbers[http]", "__u32")),
     "no such field": ("flows", flow(prot=6), ("flows", "prot", "address, port, mac, verdict")),

@@ -291,7 +291,9 @@ def test_a_listing_names_maps_and_subprograms() -> None:
              Insn(0x85, 0, 1, 0, 3), Insn(0x85, 0, 0, 0, 8), Insn(0x05, 0, 0, 1, 9), Insn(0x06, 0, 0, 1, 0),
              Insn(0x85, 0, 0, 0, 25), Insn(0x95, 0, 0, 0, 0))  # fmt: skip
     references = {0: Reference(".maps", "table", 0), 2: Reference(".bss", "state", 8)}
-    assert steps.disassemble(Image("p", "xdp", insns, {0: "p", 8: "sub"}, references, {})).splitlines() == [
+    image = Image("p", "xdp", insns, {0: "p", 8: "sub"}, references, {})
+    assert replace(image, references=references | {4: Reference("maps", "older", 0)}).maps == ("table", "older")
+    assert steps.disassemble(image).splitlines() == [
         "p:", "     0: r1 = table ll", "     2: r2 = state[8] ll", "     4: call sub",
         "     5: call bpf_get_smp_processor_id", "     6: goto +1", "     7: goto +0", "sub:", "     8: call 25",
         "     9: exit",
