@@ -1,6 +1,7 @@
 """Settings of real NICs as ethtool prints them, and the commands that set them; the binding of a port to DPDK."""
 
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +16,7 @@ from tests.waiting import until
 from xdplab.deploy.device import Applied, Snapshot, apply, restore, snapshot
 from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
 from xdplab.deploy.guarded import DpdkPort, GuardedPort
-from xdplab.deploy.settings import Command, not_understood, read
+from xdplab.deploy.settings import Values, not_understood, read
 from xdplab.deploy.settings_nic import (
     BY_PREFIX,
     SETTINGS,
@@ -23,11 +24,10 @@ from xdplab.deploy.settings_nic import (
     Governor,
     HashFields,
     IrqAffinity,
-    Pause,
     PrivateFlags,
     Rss,
 )
-from xdplab.deploy.watchdog import restore_script
+from xdplab.deploy.watchdog import restore_lines, restore_script
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.formats.ethtool import divided, parse_pause, spread
 from xdplab.hosts import Result
@@ -109,9 +109,6 @@ def test_a_card_that_adapts_its_times_gets_its_own_back(
 
 def test_pause() -> None:
     assert parse_pause(PAUSE) == {"autoneg": False, "rx": True, "tx": True}
-    assert Pause().commands("e", {"rx": False, "tx": False}) == [
-        Command(("ethtool", "-A", "e", "rx", "off", "tx", "off"))
-    ]
 
 
 KEY = {"hkey": "6d:5a:56:da:25:5b:0e:c2", "hfunc": "toeplitz"}
@@ -139,7 +136,6 @@ def test_the_transformation_of_what_rss_hashes_is_a_value_and_no_hash_function()
     assert Rss.parse(newer).get("hfunc") is None
     assert Rss.parse(newer)["xfrm"] == "symmetric-xor"
     assert Rss.parse(newer.replace("symmetric-xor: on", "symmetric-xor: off"))["xfrm"] == "none"
-    assert Rss().commands("e", {"xfrm": "none"}) == [Command(("ethtool", "-X", "e", "xfrm", "none"))]
 
 
 FIELDS = "UDP over IPV6 flows use these fields for computing Hash flow key:\n"
@@ -207,11 +203,8 @@ def test_the_hash_covers_fields_and_a_driver_has_flags_of_its_own() -> None:
     udp = "UDP over IPV4 flows use these fields for computing Hash flow key:\n"
     fields = "IP SA\nIP DA\nL4 bytes 0 & 1 [TCP/UDP src port]\nL4 bytes 2 & 3 [TCP/UDP dst port]\n\n"
     assert HashFields.parse(f"# tcp4\n# udp4\n{udp}{fields}# udp6\n{udp}None\n\n") == {"udp4": "sdfn"}
-    assert HashFields().commands("e", {"udp4": "sd"}) == [Command(("ethtool", "-N", "e", "rx-flow-hash", "udp4", "sd"))]
     said = "Private flags for ens2np0:\nrx_cqe_moder       : on\nLinkPolling        : off\n"
     assert read(PrivateFlags(), Played({"*": said}), "e") == {"rx_cqe_moder": True, "LinkPolling": False}  # type: ignore[arg-type]
-    (command,) = PrivateFlags().commands("e", {"LinkPolling": True})
-    assert " ".join(command.argv) == "ethtool --set-priv-flags e LinkPolling on"
 
 
 @pytest.mark.parametrize(
@@ -290,15 +283,32 @@ def test_the_default_table_is_not_set_as_the_users_choice(tmp_path: Path, monkey
 
 def test_interrupts_and_governors_are_values_by_number() -> None:
     assert read(IrqAffinity(), Played({"*": "48 0-3\n49 2\n"}), "e") == {"48": "0-3", "49": "2"}  # type: ignore[arg-type]
-    assert IrqAffinity().commands("e", {"48": "1"}) == [Command(("tee", "/proc/irq/48/smp_affinity_list"), "1")]
     said = "/sys/devices/system/cpu/cpu10/cpufreq/scaling_governor:powersave\n"
     assert read(Governor(), Played({"*": said}), "e") == {"10": "powersave"}  # type: ignore[arg-type]
-    (command,) = Governor().commands("e", {"10": "performance"})
-    assert command.argv[1].endswith("cpu10/cpufreq/scaling_governor")
 
 
-def test_every_row_has_a_prefix_of_its_own() -> None:
-    assert len(BY_PREFIX) == len(SETTINGS) == 16
+OF_EACH: dict[str, Values] = {
+    "governor": {"0": "performance", "1": "powersave"}, "link": {"mtu": 2000, "promisc": True, "up": False},
+    "channels": {"rx": 3, "tx": 2}, "rings": {"rx": 512, "tx": 256}, "features": {"gro": True, "tso": False},
+    "flags": {"a": True, "b": False}, "napi": {"threaded": True}, "pause": {"rx": True, "tx": False},
+    "coalesce": {"rx-usecs": 5, "adaptive-rx": True, "tx-frames": 9, "adaptive-tx": False},
+    "rss": {"table": "weight 1 3", "key": "aa:bb:cc:dd", "hfunc": "toeplitz", "xfrm": "symmetric-xor"},
+    "hash": {"tcp4": "sdfn", "udp4": "sd"}, "irq": {"7": "0-1", "8": "3"}, "xps": {"0": "1", "1": "2"},
+    "xps_rxqs": {"0": "1", "1": "3"}, "rps": {"0": "1", "1": "3"}, "rfs": {"0": "16", "1": "32"},
+}  # fmt: skip
+
+
+def test_each_row_asks_for_all_of_its_values_and_a_hosts_script_restores_them_all() -> None:
+    """A value that its host's watchdog leaves out stays as a killed run had it."""
+    assert len(BY_PREFIX) == len(SETTINGS) == len(OF_EACH)
+    lines = []
+    for row in SETTINGS:
+        commands = row.commands("eth9", OF_EACH[row.prefix])
+        lines += [f"# {row.prefix}", shlex.join(row.question("eth9"))]
+        lines += [f"{shlex.join(command.argv)}{f' <<< {command.stdin}' * bool(command.stdin)}" for command in commands]
+    values = {f"{prefix}.{name}": value for prefix, of in OF_EACH.items() for name, value in of.items()}
+    lines += ["# the script", *restore_lines("eth9", values, SETTINGS).splitlines()]
+    assert "\n".join(lines).splitlines() == Path(__file__).with_name("commands.txt").read_text().splitlines()
 
 
 # --- DPDK: a tree like the kernel's /sys, and thirty lines behind `tee` that act as the kernel ---

@@ -1,6 +1,7 @@
 """A held device keeps its settings, also if its watchdog was lost or its host was rebooted."""
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Barrier
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from veth_pair import VethLab
 
 from xdplab.deploy import settings_nic
 from xdplab.deploy.device import snapshot
-from xdplab.deploy.guarded import GuardedDevice, put_all_back
+from xdplab.deploy.guarded import DpdkPort, GuardedDevice, GuardedPort, put_all_back
 from xdplab.deploy.watchdog import script_path, watch
 from xdplab.errors import HostChangedError, HostError
 
@@ -128,3 +129,30 @@ def test_each_device_is_restored_though_another_cannot_be(at_once: bool) -> None
     with pytest.raises(HostError, match="the DUT's"):
         put_all_back([held("dut", HostError("the DUT's")), held("tg")], at_once=at_once)
     assert (sorted(begun) if at_once else begun) == ["dut", "tg"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "restored", "by"),
+    [
+        (GuardedDevice, "xdplab.deploy.guarded.restore_remembered", ("dut", "vd0", "/state")),
+        (GuardedPort, "xdplab.deploy.dpdk.give_back", ("dut", "0000:3b:00.0", "/state")),
+    ],
+)
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_watchdog_is_dismissed_once_its_device_is_restored(
+    kind: Any, restored: str, by: tuple[str, ...], fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is left would restore the settings of the next run; without one, what is not restored stays so."""
+    done: list[Any] = []
+
+    def restore(*given: Any, **_: Any) -> None:
+        done.append(given)
+        if fails:
+            raise HostError("it is busy")
+
+    monkeypatch.setattr(restored, restore)
+    held = kind("dut", DpdkPort(by[1], "vfio-pci", 0) if kind is GuardedPort else by[1], by[2])
+    held._watchdog = SimpleNamespace(dismiss=lambda: done.append("dismissed"))
+    with pytest.raises(HostError) if fails else nullcontext():
+        held.put_back()
+    assert done == [by, *["dismissed"] * (not fails)]

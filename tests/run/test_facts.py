@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 from tests.attempts import attempt_of
 
-from xdplab.deploy.afxdp import QueueStats, Stats
+from xdplab.deploy.afxdp import AfxdpReady, QueueReady, QueueStats, Stats
 from xdplab.deploy.xdp import Decided, RunStats
 from xdplab.errors import ResultsError
 from xdplab.run.state import Attempt, as_json, facts_of
@@ -47,7 +47,12 @@ def test_every_study_says_what_its_trials_learn_and_a_trial_may_have_learnt_noth
 
 
 def test_what_went_in_comes_back_typed() -> None:
-    rings = Stats((QueueStats(0, 7, 6, 1, 0, 0, 0, 0, 0, 3, 4, None),), 2, 900)
+    rings = Stats((QueueStats(0, 7, 6, 1, 0, 0, 0, 0, 0, 3, 4, None), QueueStats(1, *range(20, 31))), 2, 900)
+    assert (rings.total("rx"), rings.total("tx_dropped"), rings.foreign()) == (27, 23, None)
+    assert Stats((rings.queues[1],) * 2, 2, 900).foreign() == 60
+    copies, mixed = ((QueueReady(0, 0, "copy"), QueueReady(1, 1, bind)) for bind in ("copy", "zerocopy"))
+    obtained = [AfxdpReady(queues, 7, "native", "").bind_obtained for queues in (copies, mixed, mixed[1:])]
+    assert obtained == ["copy", "mixed", "zerocopy"]
     facts = TrialFacts(
         lab="netns",
         link=Limit(None, "virtual"),
