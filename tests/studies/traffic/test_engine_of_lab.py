@@ -2,15 +2,16 @@
 
 import struct
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from xdplab.errors import PlanError
-from xdplab.labs.base import GeneratorPlace
-from xdplab.plan import Plan, load_plan, parse_plan
+from xdplab.errors import PlanError, UnsupportedError
+from xdplab.labs.base import Cpus, GeneratorPlace
+from xdplab.plan import Plan, load_plan, parse_plan, points_of
 from xdplab.resources import shipped
 from xdplab.studies.traffic import checks
 from xdplab.studies.traffic.limits import require_small_frames
@@ -19,20 +20,56 @@ from xdplab.yaml_file import read_yaml
 MOONGEN = GeneratorPlace(kind="moongen", path="/opt/MoonGen")
 
 
-def checked(plan: Plan, place: GeneratorPlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "queue_limit", lambda _: 8)
-    end = SimpleNamespace(name="host")
-    lab: Any = SimpleNamespace(
-        generator=place,
-        arrangement="shared",
-        virtual=True,
-        clock="time",
-        dut=end,
-        tg=end,
-        dut_interface="d",
-        tg_interface="t",
-    )
-    checks.check_plan(plan, lab)
+def checked(plan: Plan, place: GeneratorPlace, monkeypatch: pytest.MonkeyPatch, **of_lab: Any) -> None:
+    monkeypatch.setattr(checks, "queue_limit", lambda end: {"d": 8, "t": 4}[end.interface])
+    end = SimpleNamespace(name="host", get=lambda _: b"1500\n")
+    lab = {
+        "name": "netns:a", "generator": place, "arrangement": "shared", "virtual": True, "clock": "time", "dut": end,
+        "tg": end, "dut_interface": "d", "tg_interface": "t", "cpus": lambda: Cpus((0, 1), (0, 1)),
+    }  # fmt: skip
+    checks.check_plan(plan, SimpleNamespace(**lab | of_lab))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("keys", "points", "of_lab", "words"),
+    [
+        ({}, {"queues": 4}, {}, None),
+        ({}, {"queues": 5}, {}, "queues: 5 is more than d can have: 4"),
+        ({}, {"queues": 8}, {"generator": GeneratorPlace(follows=True)}, None),  # the TG's end has no setting
+        ({"arrangement": "split"}, {}, {}, None),
+        ({"arrangement": "split"}, {}, {"cpus": lambda: Cpus((0,), (1,))}, "split needs two CPUs"),
+        ({"arrangement": "hosts"}, {}, {}, "this lab is one"),
+        ({"arrangement": "hosts"}, {}, {"virtual": False, "arrangement": "hosts"}, None),
+        ({"arrangement": "hosts"}, {}, {"virtual": False}, "hosts is not what lab netns:a can be"),
+        ({"trial": {"throttling": "off"}}, {}, {}, None),
+        ({"trial": {"throttling": "off"}}, {}, {"virtual": False}, "throttling: off is for virtual labs"),
+        ({}, {}, {"clock": "instructions", "name": "vm:6.1:count"}, r"counts instructions(.|\n)*--kernel 6\.1`"),
+        ({}, {}, {"clock": None}, None),
+        ({}, {"device": [{"channels.rx": 2}]}, {}, "channels"),
+        ({"lab": "netns:b"}, {"queues": 5}, {}, None),  # the points of another lab are not looked at
+    ],
+)
+def test_what_this_lab_cannot_have_is_refused_at_its_limit(
+    keys: dict[str, Any], points: dict[str, Any], of_lab: dict[str, Any], words: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    block = {"points": {"accesses": 0} | points} | {key: keys[key] for key in keys if key != "trial"}
+    plan = parse_plan({"name": "t", "blocks": [block], "trial": keys.get("trial", {})})
+    place = of_lab.pop("generator", GeneratorPlace())
+    with pytest.raises((PlanError, UnsupportedError), match=words) if words else nullcontext():
+        checked(plan, place, monkeypatch, **of_lab)
+
+
+@pytest.mark.parametrize("factors", [{"flows": 9}, {"load": "50% of line"}, {"load": "1Gbit/s"}, {"stamp": "all"}, {}])
+def test_frames_of_a_pcap_are_not_changed(factors: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "p.bpf.c").write_text("int x;")
+    (tmp_path / "f.pcap").write_bytes(b"")
+    program = {"file": str(tmp_path / "p.bpf.c"), "frames": str(tmp_path / "f.pcap")}
+    block = {"points": {"program": program}, "traffic": {"stamp": "none", "load": "9kpps"} | factors}
+    (point,) = points_of(parse_plan({"name": "t", "blocks": [block]}), "shared")
+    with pytest.raises(PlanError, match=f"{next(iter(factors))}: ") if factors else nullcontext():
+        checks._check_frames(point)
+    checks._check_frames(replace(point, program=replace(point.program, frames=None)))
 
 
 def smoke(**traffic: Any) -> Plan:
@@ -64,7 +101,9 @@ def test_a_plan_has_an_engine_of_the_labs_generator(
 @pytest.mark.parametrize(
     ("traffic", "words"),
     [
-        ({"load": ["2kpps"], "burst": [50]}, None),
+        ({"load": ["2kpps"], "burst": [50]}, None),  # 20 in a window of half a second
+        ({"load": ["2kpps"], "burst": [51]}, "burst: 51: at 2kpps a window has 19"),
+        ({"load": ["max"], "burst": [200]}, None),
         ({"load": ["2kpps"], "burst": [200]}, r"burst: 200: at 2kpps a window has 5\.0 of them"),
         ({"load": ["20%"], "burst": [200]}, None),  # of a rate that is not known yet
         ({"load": ["2kpps"], "burst": [1]}, None),

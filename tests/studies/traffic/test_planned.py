@@ -3,6 +3,7 @@
 import json
 import shutil
 import struct
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -136,15 +137,27 @@ def test_headers_that_only_the_environment_names_are_refused(tmp_path: Path, mon
         begun(tmp_path / "out", plan)
 
 
-def test_a_pcap_that_cannot_be_sent_is_named_before_anything_is_made(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("frames", "timing", "words"),
+    [
+        ([(0, 9000)], "load", r"frame 1 has 9000 bytes"),
+        ([(2, 60), (1, 60)], "recorded", "frame 2"),
+        ([(2, 60), (1, 60)], "load", None),
+    ],
+)
+def test_a_pcap_that_cannot_be_sent_is_named_before_anything_is_made(
+    frames: list[tuple[int, int]], timing: str, words: str | None, tmp_path: Path
+) -> None:
     """What else is refused: tests/formats/test_pcap.py."""
-    header, record = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1), struct.pack("<IIII", 0, 0, 9000, 9000)
-    (tmp_path / "jumbo.pcap").write_bytes(header + record + bytes(9000))
+    header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    records = [struct.pack("<IIII", time, 0, size, size) + bytes(size) for time, size in frames]
+    (tmp_path / "x.pcap").write_bytes(header + b"".join(records))
     plan = user_plan(tmp_path).model_dump()
-    plan["blocks"][0]["points"]["program"][0]["frames"] = str(tmp_path / "jumbo.pcap")
-    with pytest.raises(PlanError, match=r"jumbo\.pcap: frame 1 has 9000 bytes"):
+    plan["blocks"][0]["points"]["program"][0]["frames"] = str(tmp_path / "x.pcap")
+    plan["blocks"][0]["traffic"] |= {"timing": [timing], "engine": ["afxdp"], "stamp": ["none"]}
+    with pytest.raises(PlanError, match=rf"x\.pcap: {words}") if words else nullcontext():
         begun(tmp_path / "out", parse_plan(plan))
-    assert not (tmp_path / "out").exists()
+    assert (tmp_path / "out").exists() == (words is None)
 
 
 def test_why_a_users_program_measures_nothing_is_known_after_its_first_trial(

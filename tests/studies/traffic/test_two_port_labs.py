@@ -8,10 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.doubles.hosts import Played
 from tests.studies.traffic.columns_of import row_of
 
-from xdplab.deploy.xdp import XdpRequest
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.generators import BothWays, Generator
 from xdplab.labs.base import Cpus, GeneratorPlace, LinkEnds
@@ -19,13 +17,13 @@ from xdplab.labs.servers.lab import InventoryLab
 from xdplab.labs.uml.lab import UmlLab
 from xdplab.labs.vm.lab import VmLab
 from xdplab.plan import Point, parse_plan, points_of
-from xdplab.studies.traffic import dut, prepare
+from xdplab.studies.traffic import prepare
 from xdplab.studies.traffic.bench import TrialBench
-from xdplab.studies.traffic.dut import AfxdpSide, KernelSide
+from xdplab.studies.traffic.dut import KernelSide
 from xdplab.studies.traffic.sending import sending_cpus, serving_cpus, working_cpus
 from xdplab.studies.traffic.session import _dpdk_port, endpoints, second_endpoints
 from xdplab.studies.traffic.two_ports import SecondPort, TwoPortSide, require
-from xdplab.studies.trial_facts import HintCounts, TrialFacts
+from xdplab.studies.trial_facts import TrialFacts
 
 SECOND = SecondPort(LinkEnds("vd1", "vg1", "02:00:00:00:00:01", "02:00:00:00:00:02"), (10, 20))
 
@@ -88,34 +86,6 @@ def test_a_generator_works_on_the_cpus_of_its_host(monkeypatch: pytest.MonkeyPat
     lab.cpus = lambda: Cpus(dut=(0, 4), tg=(2, 6))
     monkeypatch.setattr(prepare, "installed", lambda *given: given)
     assert prepare.generator_of(lab) == ("moongen", None, "/work/moongen", MOONGEN, (2, 6))
-
-
-def test_an_application_whose_sockets_are_bound_otherwise_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[str] = []
-    forwarder = SimpleNamespace(ready=SimpleNamespace(bind_obtained="copy"), close=lambda: closed.append("closed"))
-    monkeypatch.setattr(dut, "forward", lambda *_, **__: forwarder)
-    with pytest.raises(HostError, match="bound copy, zerocopy"):
-        AfxdpSide(Played(), Played(), "", SimpleNamespace(bind="zerocopy"))  # type: ignore[arg-type]
-    assert closed
-
-
-def test_the_measured_load_is_back_when_its_decisions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    counting: Any = SimpleNamespace(decided=lambda: "counts", detach=lambda: None, raw="")
-    at_work: list[object] = []
-    loader: Any = SimpleNamespace(exchange=at_work.append, loaded=SimpleNamespace(map_ids={}))
-    monkeypatch.setattr(dut, "attach", lambda *_, **__: nullcontext(counting))
-    side = KernelSide.__new__(KernelSide)
-    vars(side).update(_loader=loader, _host=None)
-    assert side.decided("", XdpRequest("", "vd0", "native"), lambda: None) == ("counts", b"")
-    assert at_work == [counting, loader]
-
-
-def test_answers_of_a_driver_are_those_of_both_ports() -> None:
-    side, back = TwoPortSide.__new__(TwoPortSide), KernelSide.__new__(KernelSide)
-    for one, counts in ((side, [10, 5, 305]), (back, [20, 0, 0])):
-        vars(one)["_loader"] = SimpleNamespace(count=lambda table, counts=counts: counts)
-    vars(side)["_back"] = back
-    assert side.hints() == HintCounts(30, 5, 305)
 
 
 @pytest.mark.parametrize("how", ["stop", "close"])
