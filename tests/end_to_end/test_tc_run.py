@@ -63,11 +63,13 @@ def test_no_filter_stays_when_the_run_and_its_loader_are_killed(lab: Lab, lab_na
     (tmp_path / "p.yaml").write_text(plan("[{points: {mode: tc}, traffic: {load: 1kpps}}]", 1, window_s=30))
     child = forked.Started("--lab", lab_name, "run", "p.yaml", "--out", "out", cwd=tmp_path)
     try:
-        assert until(lambda: _has_filter(lab), 120)
-        loader, holder = lab.dut.run(["sh", "-c", LOADERS]).text.split()
+        has_begun = until(lambda: child.poll() is not None or _has_filter(lab), 120) and child.poll() is None
+        processes = lab.dut.run(["sh", "-c", LOADERS]).text.split()
     finally:
         child.kill()
         child.wait()
+    assert has_begun, child.communicate()
+    loader, holder = processes
     lab.dut.run(["kill", "-KILL", loader], check=False)
     assert until(lambda: not _has_filter(lab), 5)
     assert until(lambda: not Path(f"/proc/{holder}").exists(), 5)

@@ -14,6 +14,9 @@ from xdplab import labs
 from xdplab.studies.execution.points import SMALLEST
 
 COUNTED = "vm:6.1:count"
+NEW_SECOND = 6
+"""Instructions more of a look at the clock in user space, between a second's begin and the next tick: until then it is
+the vDSO that carries the second."""
 PAIR = Path(__file__).resolve().parents[3] / "docs/examples/pair/pair.yaml"
 NOTEBOOK = Path(__file__).resolve().parents[3] / "notebooks/06_execution.ipynb"
 # It switches the JIT of this machine, if it can.
@@ -95,7 +98,8 @@ def test_the_proofs_counts_are_kept_and_are_the_clocks(smallest) -> None:
             warm = [call["elapsed"] for call in proved[f"{benchmark}, {wrapper}"]["calls"][5:]]
             elapsed = mode(warm)  # a tick of the guest may fall into a call
             assert warm.count(elapsed) > len(warm) / 2, warm
-            assert abs(of_clock[backend, benchmark] - elapsed) <= 1, (backend, benchmark)
+            apart = abs(of_clock[backend, benchmark] - elapsed)
+            assert apart <= 1 or (backend == "user" and abs(apart - NEW_SECOND) <= 1), (backend, benchmark, apart)
 
 
 @pytest.mark.nightly
