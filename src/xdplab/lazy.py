@@ -13,6 +13,8 @@ class _Lazy:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute[0] == "_" and attribute != "__version__":  # asked of all objects by pytest, copy and inspect
+            raise AttributeError(attribute)
         return getattr(importlib.import_module(self._name), attribute)
 
 
