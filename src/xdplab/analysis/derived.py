@@ -8,14 +8,15 @@ from __future__ import annotations
 import errno
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
 
 import pandas as pd
 
 from xdplab.absent import Absent
-from xdplab.analysis.series import PROGRAM, SETTING, key_of, valid
+from xdplab.analysis.series import PROGRAM, SETTING, key_of, settled
 from xdplab.analysis.values import Row, number, records, text
 from xdplab.analysis.verdicts import forwarded
 from xdplab.run.columns import Column, ColumnValues, by_name
@@ -183,8 +184,9 @@ def derive(trials: pd.DataFrame, visits: Visits | None = None) -> pd.DataFrame:
     With ``visits``, the reason of a valid trial tells if its N = 0 was measured in another visit of their block.
     """
     rows = records(trials)
-    baselines = _baselines(trials)
     places, programs = key_of(trials, BASELINE_KEY), key_of(trials, PROGRAM)
+    last = trials.index.isin(settled(trials).index)
+    baselines = _baselines(compress(zip(places, programs, rows, strict=True), last))
     chosen = [_chosen(baselines, p, g) for p, g in zip(places, programs, strict=True)]
     answers = [ColumnValues(_BY_NAME, WithBaselines(row, baseline)) for row, baseline in zip(rows, chosen, strict=True)]
     if visits:
@@ -195,13 +197,11 @@ def derive(trials: pd.DataFrame, visits: Visits | None = None) -> pd.DataFrame:
     return trials.assign(**columns, null_reasons=texts(reasons))
 
 
-def _baselines(trials: pd.DataFrame) -> dict[str, list[tuple[str, Row]]]:
-    zeros = valid(trials)
-    zeros = zeros[zeros["accesses"].eq(0).fillna(False)]
+def _baselines(trials: Iterable[tuple[str, str, Row]]) -> dict[str, list[tuple[str, Row]]]:
     baselines: dict[str, list[tuple[str, Row]]] = defaultdict(list)
-    keys = zip(key_of(zeros, BASELINE_KEY), key_of(zeros, PROGRAM), records(zeros), strict=True)
-    for place, program, row in keys:
-        baselines[place].append((program, row))
+    for place, program, row in trials:
+        if text(row, "verdict") == "valid" and number(row, "accesses") == 0:
+            baselines[place].append((program, row))
     return baselines
 
 
