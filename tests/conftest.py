@@ -9,6 +9,7 @@ import gc
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,9 @@ ALONE = re.compile(r"pytest\.mark\.(guest|machine)\b")
 # A shell without job control makes its background processes ignore Ctrl-C, and children inherit that; but the programs
 # under test must receive it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# With it jsonschema, which nbformat brings, makes grammars of addresses: 1.5 s, and no schema here needs them.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 gc.disable()  # what is imported and collected stays; to look through it again and again took a tenth of the CPU time
 

@@ -1,10 +1,12 @@
 """The docs agree with the code."""
 
+import functools
 import json
 import re
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,7 +16,7 @@ from xdplab.cli import VERBS, cli, pages
 from xdplab.lazy import lazy
 from xdplab.plan import load_plan
 
-jsonschema = lazy("jsonschema")  # nbformat brings it; it takes a second, of each process that collects tests
+jsonschema = lazy("jsonschema")  # nbformat brings it; it takes a second
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -79,11 +81,19 @@ def test_the_rooms_of_the_architecture_are_the_linters_layers() -> None:
     assert block[1].splitlines() == layers
 
 
+@functools.cache
+def validator_of(schema: Path) -> Any:
+    read = json.loads(schema.read_text())
+    kind = jsonschema.validators.validator_for(read)
+    kind.check_schema(read)
+    return kind(read)
+
+
 @pytest.mark.parametrize("plan", sorted((ROOT / "plans").glob("*.yaml")), ids=lambda plan: plan.stem)
 def test_an_editor_takes_the_plans_that_xdplab_brings(plan: Path) -> None:
     """The first line leads a YAML language server to the schema, by which the plan is right and a wrong key is not."""
     text = plan.read_text()
-    schema = json.loads((plan.parent / text.splitlines()[0].partition("$schema=")[2]).read_text())
-    jsonschema.validate(yaml.safe_load(text), schema)
+    validator = validator_of((plan.parent / text.splitlines()[0].partition("$schema=")[2]).resolve())
+    validator.validate(yaml.safe_load(text))
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(yaml.safe_load(text) | {"block": []}, schema)
+        validator.validate(yaml.safe_load(text) | {"block": []})

@@ -29,6 +29,8 @@ from tests.oracle.kinds import RECORDED, ROOT, Recorded
 from tests.unpack import unpacked
 from xdplab.cli import cli
 from xdplab.errors import ResultsWarning, XdplabError
+from xdplab.run.rundir import RunDirectory
+from xdplab.studies.kind import Kind, Run
 
 Files = dict[str, bytes]
 DATA = Path(os.environ.get("XDPLAB_THESIS_DATA", ROOT.parent / "shared" / "data"))
@@ -86,6 +88,23 @@ def rounded(svg: bytes) -> bytes:
     return NUMBER.sub(lambda number: f"{float(number[0]):.2f}".encode(), svg)
 
 
+@contextlib.contextmanager
+def opened_once() -> Iterator[None]:
+    """Give all commands one `Run` of a folder: what several of them show is derived once."""
+    runs: dict[Path, Run[Any]] = {}
+    opened, tables = Kind.run, Run.tables
+
+    def run_in(kind: Kind[Any], directory: RunDirectory) -> Run[Any]:
+        return runs.setdefault(directory.path.resolve(), opened(kind, directory))
+
+    with (
+        patch.object(Kind, "run", run_in),
+        patch.object(Run, "tables", lambda run: run._once("tables", partial(tables, run))),
+    ):
+        yield
+
+
+@opened_once()
 def of_run(run: str, other: str) -> Files:
     """Return all that the commands derive of the run in folder ``run``, and its comparison with ``other``."""
     printed = {

@@ -1,12 +1,14 @@
 """A study's answer: sentences of its data come first, and its tables fit a terminal. Of the oracle's recorded runs."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from tests.oracle.derive import opened_once
 from tests.oracle.expected import texts
 from tests.oracle.kinds import RECORDED
 from tests.unpack import unpacked
@@ -23,9 +25,10 @@ STUDIES = ("verifier", "execution", "loading", "jit", "offload", "outage", "neig
 
 
 @pytest.fixture(params=STUDIES)
-def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Run[Any]:
+def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run[Any]]:
     unpacked(RECORDED[request.param].archive, tmp_path)
-    return open_run(tmp_path / request.param)
+    with opened_once():
+        yield open_run(tmp_path / request.param)
 
 
 def test_a_study_answers_first_in_three_sentences_and_its_tables_fit_a_terminal(recorded: Run[Any]) -> None:
