@@ -14,7 +14,8 @@ from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.load_rules import DISTURBANCES
 from xdplab.analysis.repetition_rules import repetition_apart
-from xdplab.analysis.series import point_label
+from xdplab.analysis.series import SERIES, point_label
+from xdplab.analysis.series import plain as lean
 from xdplab.analysis.settings_rules import TOLD
 
 NS = [0, 100, 400, 800, 1600, 3200]
@@ -447,5 +448,8 @@ def test_settings_that_differ_between_trials_are_named(name: str, told: bool) ->
 
 def test_a_users_program_is_named_without_an_n() -> None:
     trials = synthetic.run(vary={"accesses": [100]}, repetitions=1)
+    assert point_label(trials) == point_label(lean(trials, [*SERIES, "accesses"]))
+    assert "1 queue 64 B" in point_label(trials)
+    assert "2 queues" in point_label(trials.assign(queues=2.0))
     assert point_label(trials).endswith(", N = 100")
     assert "N =" not in point_label(trials.assign(accesses=pd.NA))

@@ -16,7 +16,7 @@ from xdplab.errors import MissingToolError, PlanError, ProgramError
 from xdplab.programs import proof
 from xdplab.programs.build import build, compile_command
 from xdplab.programs.counting import AccessCounts
-from xdplab.programs.onhost import load_report
+from xdplab.programs.onhost import TestRun, load_report
 from xdplab.programs.program import program
 from xdplab.programs.proof import Proof, prove
 from xdplab.programs.spec import ProgramSpec, UserProgram
@@ -154,6 +154,7 @@ def test_a_proof_names_the_ways_that_were_taken():
     counts = (AccessCounts(2, 0, 0),)
     assert len(Proof(2, "h", counts).ways) == 1
     assert "in 6.1" in repr(Proof(2, "h", counts, kernel=(2,), kernel_host="h1", kernel_way="counting in 6.1"))
+    assert TestRun(64, 9, (5.0, 3.0, 4.0)).testrun_ns == 3.0
     whole = Proof(2, "h", counts, (2,), "h1", "its image", counts, 2, "cc")
     assert [way.split()[0] for way in whole.ways] == ["bytecode,", "kernel", "machine", "counting"]
     assert "kernel of h1, by its image" in whole.ways[1]

@@ -182,6 +182,7 @@ def test_a_frame_that_is_not_swapped_or_changed_elsewhere_is_found_out(end: slic
         ([Insn(0x85, 0, 0, 0, 8), Insn(0x61, 0, 1, 0, 0), Insn(EXIT, 0, 0, 0, 0)], "no memory at all"),  # r1 is lost
         ([Insn(0x05, 0, 0, -1, 0)], "did not end within"),
         ([Insn(0x06, 0, 0, 0, 7)], "jumps out of itself"),
+        ([Insn(0x03, 1, 2, 0, 0)], "does not know the BPF instruction 0x03"),
         ([Insn(0xD3, 10, 0, -8, 0)], "does not know the BPF instruction 0xd3"),  # of one byte
         ([Insn(0xDB, 10, 0, -8, 0x10)], "does not know the BPF instruction 0xdb"),
         ([Insn(0x3F, 1, 2, 1, 0)], "does not know the BPF instruction 0x3f"),  # signed

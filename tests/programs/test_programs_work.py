@@ -42,7 +42,11 @@ def test_the_chain_is_what_stands_between_two_dependent_loads() -> None:
 @pytest.mark.parametrize(("accesses", "form"), [(100, "bounded"), (64, "unrolled"), (50, "loop")])
 def test_the_twins_chase_has_the_jits_chain(accesses, form, op, tmp_path):
     spec = ProgramSpec("chase", accesses, op, form)
-    assert user_work(compile_user(spec, tmp_path).read_bytes(), spec).chain == CHAIN
+    work = user_work(compile_user(spec, tmp_path).read_bytes(), spec)
+    assert work.chain == CHAIN
+    assert round((work.loads - 1) * accesses) in range(3), "the walk's own, and nothing of the frame's header"
+    assert round((work.stores - (op == "write")) * accesses) in range(2)
+    assert work.bytes == pytest.approx(8 * (work.loads + work.stores))
 
 
 @needs_x86
