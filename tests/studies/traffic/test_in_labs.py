@@ -11,15 +11,15 @@ import pytest
 from tests.attempts import attempt_of
 from tests.doubles.calls import AtOnce, Calls, shown
 
-from xdplab.errors import LabError
+from xdplab.errors import LabError, PlanError
 from xdplab.hosts import Result
 from xdplab.labs.base import GeneratorPlace
 from xdplab.plan import Plan, parse_plan
-from xdplab.run.progress import silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.kind import Where
 from xdplab.studies.traffic import kind, limits, runs, turns
 from xdplab.studies.traffic.kind import TRAFFIC
+from xdplab.studies.traffic.pdr import FILE, known_pdr
 from xdplab.studies.traffic.run_files import create_run, run_trials_of
 from xdplab.studies.traffic.turns import lab_for, labs_of
 from xdplab.studies.trial_facts import TimingLimits
@@ -140,13 +140,16 @@ def test_a_run_holds_its_labs_asks_their_hosts_and_measures_what_it_owes(
         calls.append(f"session in {lab.name} of {len(trials)} {read == plan}")
         return Measuring(calls, lab)
 
-    observer = silent()
+    watched = ("started", "finished", "interrupted", "ended")
+    seen: list[str] = []
+    observer: Any = SimpleNamespace(**{name: lambda *_, name=name: seen.append(name) for name in watched})
     method = runs.TrafficMethod(session)
     assert (method.retries(plan), replace(method, patient=False).retries(plan)) == (3, 0)
     paused = plan.model_copy(update={"trial": plan.trial.model_copy(update={"pause_s": 0.5})})
     assert (method.pause_s(paused), replace(method, patient=False).pause_s(paused)) == (0.5, 0.0)
     state = runs.InLab(labs["a"], method, steal=True).measure(TRAFFIC.run(run), observer)
     assert state.owed == []
+    assert seen == ["started", "finished", "started", "finished", "ended"]
     lines = [f"lock netns:{name} whose steal=True" for name in "ba"]
     lines += [*(f"ask netns:{name} before" for name in "ba"), *(f"session in netns:{name} of 1 True" for name in "ba")]
     lines += ["maker load", "maker keep_up 1", "measure in netns:b", "maker keep_up 2", "measure in netns:a"]
@@ -156,6 +159,28 @@ def test_a_run_holds_its_labs_asks_their_hosts_and_measures_what_it_owes(
     hosts = [(event["when"], event["state"]) for event in run.journal.events("hosts")]
     assert hosts == [(when, state_of(f"netns:{name}")) for when in ("before", "after") for name in "ba"]
     assert len(json.loads((run.path / "manifest.json").read_text())["sessions"]) == 4
+
+
+def test_a_plan_is_checked_in_each_lab_that_it_names_before_a_run_is_made_or_extended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, plan = Calls(), plan_of()
+    monkeypatch.setattr(turns, "use_lab", lambda name: nullcontext(lab_called(calls, name)))
+    monkeypatch.setattr(runs, "check_plan", lambda checked, lab, name: calls.append(f"{lab.name} as {name}"))
+    lab, files = lab_called(calls, "netns:a"), {FILE: {"search": "s", "pdr_pps": {"x": 1.0}}}
+    run = runs.start(plan, lab, tmp_path, only={"accesses": "1"}, files=files)
+    assert calls == ["netns:a as auto", "netns:b as netns:b"]
+    assert (len(run_trials_of(run)), known_pdr(run), runs.lab_of(run)) == (2, {"x": 1.0}, "netns:a")
+    files = {FILE: {"search": "t", "pdr_pps": {"y": 2.0}}}
+    assert runs.start(plan, lab, tmp_path / "other", extend=run, files=files) is run
+    assert (len(run_trials_of(run)), known_pdr(run)) == (3, {"x": 1.0, "y": 2.0})
+    with pytest.raises(PlanError, match="is not what lab netns:a can be"):
+        runs.start(
+            plan.model_copy(update={"blocks": plan.blocks[:1]}),
+            lab_called(calls, "netns:a", arrangement="hosts"),
+            tmp_path,
+            extend=run,
+        )
 
 
 @pytest.mark.parametrize(

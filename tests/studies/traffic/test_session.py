@@ -142,11 +142,13 @@ def test_all_that_a_session_asks_for_is_in_its_order(session: TrafficSession, ca
 
     with session:
         machine, alone = session._context.machine, session._context.alone
+        session._context.staying = SimpleNamespace(end=calls.of("generator ends"))  # type: ignore[assignment]
         for block in ([mine], wide):
             calls.append(f"\nenter a block of {shown([trial.point for trial in block])}")
             session.enter_block(block)
             calls.append(f"known: ring {machine.rx_ring_entries}, xps {shown(machine.xps)}, {shown(machine.device)}")
             calls.extend(f"known: {shown(one)}" for one in machine.settings or ())
+            session.leave_block()
         calls.append("\nmeasure")
         facts = measured()
         assert (facts.harness, facts.mended, facts.waited_s is None) == ("pieces", None, False)

@@ -25,7 +25,7 @@ from xdplab.studies.traffic.dut import KernelSide, OnDut
 from xdplab.studies.traffic.limits import frame_key
 from xdplab.studies.traffic.prepare import TrialContext
 from xdplab.studies.traffic.sending import NOBODY, generator_alone, pieces_alone, send, sender
-from xdplab.studies.traffic.two_ports import SecondPort
+from xdplab.studies.traffic.two_ports import SecondPort, second_port
 from xdplab.studies.trial_facts import (
     HarnessPieces,
     HintCounts,
@@ -285,9 +285,11 @@ def test_a_driver_that_is_asked_tells_what_it_answered_and_a_machine_without_mas
                                                                       accesses=1))  # fmt: skip
     for one, hints in ((asks, HintCounts(7, 6, 5)), (replace(asks, program=replace(asks.program, accesses=0)), None)):
         context = context_of(calls, {"hints": one}, machine=MachineFacts(), second=None)
+        vars(context.lab)["clock"] = None  # that of an emulator means nothing, and is not measured
         module.measure(context, Trial(one, 1, 0, 0), tmp_path, facts := TrialFacts())
         assert (facts.hints, facts.decided, facts.device) == (hints, None, None)
         assert facts.xps_missing == "the DUT's driver has no choice of CPUs for transmit queues"
+        assert (facts.times, any("cpuclock" in line for line in calls)) == (False, False)
 
 
 def test_a_switch_that_attaching_changed_ends_the_trial(
@@ -460,3 +462,17 @@ def test_a_warm_up_ends_when_the_rate_is_steady_or_after_five_bursts(
     assert passes.warm_up(generator, 0.4) == warmed
     assert sent == [("warmup", 0.4)] * warmed.bursts
     assert passes.warm_up(generator, 0) is None
+
+
+def test_a_lab_with_one_link_forwards_nothing_and_one_with_two_tells_its_ports_numbers(
+    points: dict[str, Point], calls: Calls, tmp_path: Path
+) -> None:
+    context = context_of(calls, points, second=None)
+    with pytest.raises(UnsupportedError, match="needs two links"):
+        module.measure(context, Trial(points["ways"], 1, 0, 0), tmp_path, TrialFacts())
+    assert not any(line.startswith("attach") for line in calls)
+    numbers = {"vd0": "10\n", "vd1": "20\n"}
+    dut = SimpleNamespace(run=lambda argv: SimpleNamespace(text=numbers[argv[1].split("/")[4]]))
+    for ends, expected in ((SECOND.ends, SECOND), (None, None)):
+        lab: Any = SimpleNamespace(second_link=lambda ends=ends: ends, dut=dut, dut_interface="vd0")
+        assert second_port(lab) == expected
