@@ -307,6 +307,8 @@ def test_each_row_asks_for_all_of_its_values_and_a_hosts_script_restores_them_al
         lines += [f"# {row.prefix}", shlex.join(row.question("eth9"))]
         lines += [f"{shlex.join(command.argv)}{f' <<< {command.stdin}' * bool(command.stdin)}" for command in commands]
     values = {f"{prefix}.{name}": value for prefix, of in OF_EACH.items() for name, value in of.items()}
+    kept = Snapshot("host", "eth9", "boot 2 mac", values, {}).of_device().values
+    assert values.keys() - kept.keys() == {"governor.0", "governor.1"}, "the machine's own"
     lines += ["# the script", *restore_lines("eth9", values, SETTINGS).splitlines()]
     assert "\n".join(lines).splitlines() == Path(__file__).with_name("commands.txt").read_text().splitlines()
 

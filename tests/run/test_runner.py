@@ -90,8 +90,13 @@ def test_every_trial_is_measured_once_in_order(run: RunDirectory) -> None:
 
 
 def test_a_failed_trial_is_tried_again_and_its_raw_kept(run: RunDirectory) -> None:
-    bad = TRIALS[4].trial_id
-    state = go(run, Recorder(**{bad: HostError("the wire was cut")}))
+    bad, lines = TRIALS[4].trial_id, list[str]()
+    state = gone_through(run, TRIALS, Recorder(**{bad: HostError("the wire was cut")}), Policy(1),
+                         watch=PlainObserver(lines.append))  # fmt: skip
+    numbers = [line[1:].partition("/")[0] for line in lines[:-1]]
+    assert numbers == [*(str(number) for number in range(1, len(TRIALS) + 1)), str(len(TRIALS))]
+    assert "failed: the wire was cut" in lines[4]
+    assert ": failed: same reason as before" in lines[-2]
     assert [a.attempt for a in state.attempts if a.trial_id == bad] == [1, 2]
     assert state.failed == [bad]
     assert state.last[bad].reason == "the wire was cut"

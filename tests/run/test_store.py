@@ -343,7 +343,13 @@ def test_a_run_with_links_is_not_written(tmp_path: Path, monkeypatch: pytest.Mon
     assert (victim / "precious").read_text() == "x"
 
 
-@pytest.mark.parametrize("line", ["[]", "null", "1", "{}", '{"kind": "x"}', '{"event":"a","ti', "[" * 5000])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("[]", "null", "1", "{}", '{"kind": "x"}', '{"event":"a","ti', "[" * 5000),
+        *(f'{{"event":"ended","how":"complete","time":{time}}}' for time in ("1e999", "true", '"1"')),
+    ],
+)
 def test_a_line_of_a_journal_that_is_no_event_is_named(run: RunDirectory, line: str) -> None:
     with run.journal.path.open("a") as file:
         file.write(line + "\n")

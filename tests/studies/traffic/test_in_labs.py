@@ -156,9 +156,12 @@ def test_a_run_holds_its_labs_asks_their_hosts_and_measures_what_it_owes(
     lines += ["maker keep_soon", *(f"ask netns:{name} after" for name in "ba"), "maker begin"]
     ends = [f"{what} netns:{name} ends" for what in ("session in", "lock") for name in "ab"]
     assert calls == ["use netns:b", *lines, *ends, "use ends"]
-    hosts = [(event["when"], event["state"]) for event in run.journal.events("hosts")]
-    assert hosts == [(when, state_of(f"netns:{name}")) for when in ("before", "after") for name in "ba"]
-    assert len(json.loads((run.path / "manifest.json").read_text())["sessions"]) == 4
+    hosts = list(run.journal.events("hosts"))
+    assert [(event["when"], event["session"], event["state"]) for event in hosts] == [
+        (when, 0, state_of(f"netns:{name}")) for when in ("before", "after") for name in "ba"
+    ]
+    manifest = json.loads((run.path / "manifest.json").read_text())
+    assert manifest == {"run_id": run.run_id, "seed": plan.seed, "sessions": json.loads(json.dumps(hosts))}
 
 
 def test_a_plan_is_checked_in_each_lab_that_it_names_before_a_run_is_made_or_extended(

@@ -2,7 +2,7 @@
 
 import json
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.doubles.hosts import Played
@@ -17,7 +17,6 @@ from xdplab.deploy.xdp import RecordCounts
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.formats.generator import GeneratorReady
 from xdplab.labs.base import GeneratorPlace
-from xdplab.studies.traffic import sending
 from xdplab.studies.traffic.limits import link_rate
 from xdplab.studies.trial_facts import HarnessPieces, HintCounts, Limit, Missing, TestRuns, TrialFacts, device_columns
 
@@ -191,17 +190,6 @@ def test_the_slower_end_is_the_links_rate(where: Any, rate: float | None) -> Non
 def test_a_row_has_the_limits_or_why_not() -> None:
     row = row_of(facts=TrialFacts(link=Limit(10e9), generator_alone=Limit(None, "why")))
     assert (row["link_bps"], row["generator_pps"], row.reason("generator_pps")) == (10e9, None, "why")
-
-
-@pytest.mark.parametrize(("link", "rate"), [(Limit(10e9), 6e6), (Limit(None, "virtual"), 10e6)])
-def test_what_a_card_refuses_is_not_in_the_generators_rate(
-    monkeypatch: pytest.MonkeyPatch, link: Limit, rate: float
-) -> None:
-    summary = SimpleNamespace(tx_packets=3_000_000, tx_errors=1_200_000, duration_s=0.3)
-    monkeypatch.setattr(sending, "send", lambda *_, **__: (SimpleNamespace(summary=summary), ""))
-    point = SimpleNamespace(arrangement="hosts", program=SimpleNamespace(frames=None), two_ports=False)
-    context: Any = SimpleNamespace(link=link, lab=None, second=None)
-    assert sending.generator_alone(context, cast("Any", point)).rate == pytest.approx(rate)
 
 
 # --- the generator's own time per frame: a difference of two bursts, which a disturbance may make negative ---
