@@ -135,8 +135,9 @@ def test_rows_lack_no_key_that_is_needed(host: Host) -> None:
     """Another tool of that name ends with 0, too."""
     printed = host.run(["echo", '[{"a": 1, "b": 2}, {"a": 1}]'])
     assert len(printed.rows("a")) == 2
-    with pytest.raises(HostError):
-        printed.rows("a", "b")
+    for rows in (printed.rows, printed.row):
+        with pytest.raises(HostError):
+            rows("a", "b")
 
 
 def test_failure_names_host_command_code_and_last_line(host: Host) -> None:

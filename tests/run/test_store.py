@@ -273,8 +273,10 @@ def test_who_asks_whether_a_folder_is_held_keeps_nothing_open(tmp_path: Path) ->
     with disk.locked(tmp_path):
         before = len(list(Path("/proc/self/fd").iterdir()))
         assert disk.is_locked(tmp_path)
+        assert disk.holder(tmp_path) == os.getpid()
         assert len(list(Path("/proc/self/fd").iterdir())) == before
     assert not disk.is_locked(tmp_path)
+    assert disk.holder(tmp_path) is None
 
 
 def test_figures_do_not_follow_a_link_out_of_the_run(tmp_path: Path, victim: Path) -> None:
@@ -300,8 +302,12 @@ def test_only_ones_own_links_lead_to_where_a_file_is_written(tmp_path: Path, vic
     assert (tmp_path / "disk" / "new" / "file").read_text() == "x"
     (tmp_path / "theirs").symlink_to(victim)
     os.chown(tmp_path / "theirs", 54321, 54321, follow_symlinks=False)
-    with pytest.raises(ResultsError, match="symbolic link"), replacing(tmp_path / "theirs" / "file"):
-        pass
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "journal.jsonl").touch()
+    (tmp_path / "run" / "mine").symlink_to(victim)  # there may be none below a run, though it is one's own
+    for link in ("theirs", "run/mine"):
+        with pytest.raises(ResultsError, match="symbolic link"), replacing(tmp_path / link / "file"):
+            pass
 
 
 def test_a_folder_that_another_process_makes_meanwhile_is_taken(
