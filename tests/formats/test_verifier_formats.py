@@ -32,6 +32,8 @@ def test_statistics_of_the_log():
     assert parse_stats(LOG) == VerifierStats(1842, 16013, 1000000, 4, 1001, 57, 5, (8, 0, 16))
     assert parse_stats("R1 invalid mem access 'scalar'\n") == VerifierStats()
     assert parse_stats("verification time 3 usec\n" + LOG).verify_us == 1842  # the last verification counts
+    for digits, count in ((19, int("9" * 19)), (20, None)):
+        assert parse_stats(LOG.replace("16013", "9" * digits)).processed_insns == count
 
 
 SINCE_7_2 = LOG.replace("8+0+16", "8+0+16 max 48").replace("processed 1", "insns processed 3+1+2\nprocessed 1")

@@ -298,6 +298,7 @@ def test_any_difference_of_an_exact_count_is_a_change(folder: Path) -> None:
     (change,) = changes(rows).changed
     assert (change.before, change.run, change.new - change.old, change.low) == ("b", "c", 0.5, None)
     assert change.otherwise == ("kernel 6.12.117+deb12-amd64 → 6.12.118",)
+    assert change.text.endswith(f"({change.new - change.old:+,.10g}) from b to c; {change.otherwise[0]}")
     rows.loc[~new, ["exact", "value"]] = ["0", 0.0]
     (change,) = changes(rows).changed
     assert (change.new, change.share) == (450.5, None), "0 has no share"
