@@ -103,7 +103,7 @@ class CounterProbe:
         """
         recording = Recording(self.role)
         try:
-            for row in map(recorder, names):
+            for row in [recorder(name) for name in names]:
                 argv = row.command(device=self.device, events=events, directory=self.directory, sampler=self.sampler)
                 recording.start(self.host, row, argv, deadline_s)
         except BaseException:
