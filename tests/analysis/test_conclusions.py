@@ -8,7 +8,7 @@ import pytest
 from tests.analysis import synthetic
 from tests.analysis.test_findings import scaled
 
-from xdplab.analysis.conclusions import CHANGING, Effect, conclusions, doubt, doubts
+from xdplab.analysis.conclusions import CHANGING, NOTHING_TO_COMPARE, Effect, conclusions, doubt, doubts
 from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.load_rules import DISTURBANCES
@@ -138,8 +138,12 @@ def test_points_with_and_without_an_n_have_one_answer_without_nulls() -> None:
 
 def test_a_run_whose_loads_are_all_paced_tells_round_trips_only() -> None:
     vary = {"mode": ("native", "generic"), "frame_bytes": (64, 1500), "accesses": [0]}
-    (said,) = conclusions(synthetic.run(vary=vary, load="20kpps", rate_requested_pps=2e4))
+    paced = synthetic.run(vary=vary, load="20kpps", rate_requested_pps=2e4)
+    (said,) = conclusions(paced)
     assert "round trip" in said
+    assert conclusions(paced.assign(latency_p99_ns=None)) == [NOTHING_TO_COMPARE[True]]
+    assert conclusions(paced.assign(offered_pps=1e4)) == [NOTHING_TO_COMPARE[True]], "another load's latency"
+    assert conclusions(paced.iloc[:0]) == [NOTHING_TO_COMPARE[False]]
 
 
 @pytest.mark.parametrize(("load", "rate"), [("max", None), ("20kpps", 2e4)])

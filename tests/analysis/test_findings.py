@@ -10,7 +10,7 @@ import synthetic
 from tests.analysis.synthetic import judged
 
 from xdplab.analysis.derived import derive
-from xdplab.analysis.finding_rules import RULES, find
+from xdplab.analysis.finding_rules import RULES, find, places
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.load_rules import DISTURBANCES
 from xdplab.analysis.repetition_rules import repetition_apart
@@ -53,6 +53,17 @@ def by(trials: pd.DataFrame, rule: str) -> list[Finding]:
     """Apply one rule; all of them together take twenty times as long."""
     maker = MADE_BY.get(rule, rule)
     return named(find(trials, {maker: RULES[maker]}), rule)
+
+
+def test_an_error_is_no_smaller_than_that_of_the_whole_series() -> None:
+    trials = plain(repetitions=3)
+    trials = trials[trials["accesses"].isin([0, 100])]
+    rates = {(0, 1): 9e5, (0, 2): 1e6, (0, 3): 1.1e6}
+    keys = zip(trials["accesses"], trials["repetition"], strict=True)
+    first, second = places(trials.assign(forwarded_pps=[rates.get(key, 5e5) for key in keys]), "forwarded_pps")
+    assert (first.accesses, first.spread.mean, first.se) == (0, 1e6, pytest.approx(1e5 / 3**0.5))
+    assert (second.accesses, second.spread.mean) == (100, 5e5)
+    assert second.se == pytest.approx(5e5 * 0.005**0.5 / 3**0.5), "three equal rates are luck"
 
 
 def test_a_rate_that_rises_with_n() -> None:
@@ -418,6 +429,7 @@ def test_many_settings_and_missing_points_are_counted_and_the_first_named() -> N
     mixed = trials.assign(settings=np.where(trials["repetition"].eq(1), first, second))
     (found,) = by(mixed, "settings differ")
     assert (found.evidence, len(found.points)) == ({"settings": TOLD + 2.0}, len(NS))
+    assert len(by(mixed.assign(lab=pd.NA), "settings differ")) == 1, "a lab without a name is one"
     assert f"{names[0]} is 0 in 6 trials or nothing in 18 trials; {names[1]} is" in found.what
     assert (names[TOLD] in found.what, found.what.endswith(" and 2 more")) == (False, True)
     grid = synthetic.run(vary={"queues": [1, 2], "accesses": NS}, repetitions=1)
