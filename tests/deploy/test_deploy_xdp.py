@@ -2,7 +2,10 @@
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.doubles.hosts import Played
@@ -10,7 +13,21 @@ from tests.doubles.hosts import Played
 from xdplab.deploy import xdp
 from xdplab.deploy.deployment import Deployment
 from xdplab.deploy.device import restore, snapshot
-from xdplab.deploy.xdp import InKernel, XdpRequest, attach, attached_program, await_nothing_attached, verify
+from xdplab.deploy.xdp import (
+    Decided,
+    FreshRuns,
+    InKernel,
+    Outcomes,
+    PortFrame,
+    RecordCounts,
+    RunStats,
+    XdpLoader,
+    XdpRequest,
+    attach,
+    attached_program,
+    await_nothing_attached,
+    verify,
+)
 from xdplab.errors import HostError, ProgramError
 from xdplab.hosts.tool import ToolSession
 
@@ -121,3 +138,90 @@ def test_the_command_line_is_the_contracts():
     )
     expected = "xdpload --object p.o --interface vd0 --mode native --section xdp"
     assert " ".join(request.argv("xdpload")) == f"{expected} --rodata n=4 --init state=f --max-entries m=8"
+    more = replace(request, program="mine", options=("--map", "m"), entries={"m": "e"}, count_actions=True)
+    shared = " --program mine --map m --count-actions --share-maps {} --rodata n=4 --init state=f --max-entries m=8"
+    for maps, names in (((), "none"), ((3, 4), "3,4")):
+        words = " ".join(replace(more, share_maps=maps).argv("xdpload"))
+        assert words == f"{expected}{shared.format(names)} --entries m=e"
+
+
+ACTIONS = {"aborted": 1, "drop": 2, "pass": 3, "tx": 4, "redirect": 5, "other": 6}
+RECORDS = {
+    "ring_records": 1,
+    "ring_full": 2,
+    "perf_records": 3,
+    "perf_lost": 4,
+    "others": False,
+    "reader_ns": 5,
+    "cpus": [6],
+}
+FRESH = {"call_ns": [1.5], "empty_call_ns": [0.5], "empty_ns": 0.25, "actions": ACTIONS}
+
+
+@pytest.mark.parametrize(
+    ("ask", "line", "answer", "value"),
+    [
+        (lambda one: one.count("seen"), "count seen", {"values": [1, 2]}, [1, 2]),
+        (lambda one: one.count(), "count", {"values": [1, 2]}, [1, 2]),
+        (lambda one: one.records(), "records", RECORDS, RecordCounts(1, 2, 3, 4, False, 5, (6,))),
+        (lambda one: one.decided(), "decided", ACTIONS | {"targets": None, "targets_missing": "why"},
+         Decided(ACTIONS, None, "why")),
+        (lambda one: one.bpf_stats(True), "bpf_stats on", {}, None),
+        (lambda one: one.bpf_stats(False), "bpf_stats off", {}, None),
+        (lambda one: one.stats_cost(), "stats_cost", {"run_time_ns": 90, "run_cnt": 20}, 4.5),
+        (lambda one: one.runstats(), "runstats", {"run_time_ns": 90, "run_cnt": 20}, RunStats(90, 20)),
+        (lambda one: one.begin_slices(one, 0.005, 100, 17), "alternate 9 5000 100 17", {}, None),
+        (lambda one: one.await_slices(3.0), "waits 3.0", {}, None),
+        (lambda one: one.exchange(one), "exchange 9", {}, None),
+        (lambda one: one.fill(), "fill", {}, None),
+        (lambda one: one.give([PortFrame(b"\1\2", 1), PortFrame(64)]), "frames 2|0x0102 1|64 0", {}, None),
+        (lambda one: one.outcomes(7), "outcomes 7", {"actions": ACTIONS, "changed": 8, "call_ns": 9.5},
+         Outcomes(ACTIONS, 8, 9.5)),
+        (lambda one: one.fresh_runs(7, 3), "fresh 7 3", FRESH, FreshRuns((1.5,), (0.5,), 0.25, ACTIONS)),
+        (lambda one: one.testruns([PortFrame(64, 1), PortFrame(65)], 7, 3), "testrun 64 7 3 1|testrun 65 7 3 0",
+         {"ns": [1, 2]}, [[1.0, 2.0], [1.0, 2.0]]),
+        (lambda one: one.testrun(64, 7, 3), "testrun 64 7 3 0", {"ns": [1, 2]}, [1.0, 2.0]),
+        (lambda one: one.detach(), "detached", {}, None),
+    ],
+)  # fmt: skip
+def test_a_loader_is_asked_in_its_words_and_its_answers_are_those_of_their_names(
+    ask: Any, line: str, answer: dict[str, Any], value: Any
+) -> None:
+    lines: list[str] = []
+    loader = XdpLoader.__new__(XdpLoader)
+
+    def answered(text: str, kind: str = "", within_s: float = 0) -> dict[str, Any]:
+        lines.append(text.replace("\n", "|"))
+        return answer
+
+    vars(loader).update(
+        loaded=SimpleNamespace(program_id=9, record_maps=1),
+        request=XdpRequest("p.o", "vd0", "native", entries={"m": "e"}),
+        ask=answered, ask_each=lambda texts, kind: [answered(text) for text in texts], finish=lines.extend,
+        read=lambda kind, within_s: answered(f"waits {within_s}"),
+    )  # fmt: skip
+    assert ask(loader) == value
+    assert "|".join(lines) == line
+    vars(loader).update(loaded=SimpleNamespace(record_maps=0), request=XdpRequest("p.o", "vd0", "native"))
+    lines.clear()
+    loader.fill()
+    assert (loader.records(), lines) == (None, []), "a program without records or entries is not asked for them"
+
+
+@pytest.mark.parametrize("mode", ["native", "tc", "tcx"])
+def test_what_is_attached_is_read_from_the_kernel_or_by_the_loader_in_the_modes_of_tc(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = XdpLoader.__new__(XdpLoader)
+    obtained = {"mode_obtained": mode, "attach_ns": 1}
+    vars(loader).update(
+        loaded=SimpleNamespace(program_id=9, name="p", tag="t", jit=True), request=XdpRequest("p.o", "vd0", mode),
+        host=SimpleNamespace(name="dut"), ask=lambda *_: obtained,
+    )  # fmt: skip
+    monkeypatch.setattr(xdp, "verify", lambda reader, port, program_id, mode: f"{reader} {port} {program_id} {mode}")
+    asked: Any = loader.in_kernel("reader")  # type: ignore[arg-type]
+    assert asked == ("reader vd0 9 native" if mode == "native" else InKernel(mode, 9, "p", "t", True))
+    if mode != "native":
+        obtained["mode_obtained"] = "native"
+        with pytest.raises(HostError, match=f"should run program 9 in {mode} mode first"):
+            loader.in_kernel("reader")  # type: ignore[arg-type]

@@ -12,10 +12,11 @@ from tests.waiting import until
 from veth_pair import VethLab
 
 from xdplab.deploy import settings_nic
-from xdplab.deploy.device import snapshot
+from xdplab.deploy.device import settle, snapshot
 from xdplab.deploy.guarded import DpdkPort, GuardedDevice, GuardedPort, put_all_back
-from xdplab.deploy.watchdog import script_path, watch
+from xdplab.deploy.watchdog import script_path, unrestored_path, watch
 from xdplab.errors import HostChangedError, HostError
+from xdplab.hosts.local import LocalHost
 
 pytestmark = pytest.mark.root
 
@@ -152,7 +153,17 @@ def test_a_watchdog_is_dismissed_once_its_device_is_restored(
 
     monkeypatch.setattr(restored, restore)
     held = kind("dut", DpdkPort(by[1], "vfio-pci", 0) if kind is GuardedPort else by[1], by[2])
+    if not fails:
+        held.put_back()  # one that never had a watchdog
+        done.clear()
     held._watchdog = SimpleNamespace(dismiss=lambda: done.append("dismissed"))
     with pytest.raises(HostError) if fails else nullcontext():
         held.put_back()
     assert done == [by, *["dismissed"] * (not fails)]
+
+
+def test_what_a_watchdog_said_is_forgotten_once_its_device_is_as_it_was(tmp_path: Path) -> None:
+    said = Path(unrestored_path("lo", str(tmp_path)))
+    said.write_text("RTNETLINK answers: busy")
+    settle(LocalHost("here"), "lo", str(tmp_path))
+    assert not said.exists()

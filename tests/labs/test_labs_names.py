@@ -2,8 +2,11 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from tests.doubles.calls import Calls
 
 from xdplab import labs
 from xdplab.errors import LabError
@@ -71,3 +74,73 @@ def test_cpus_are_shared_out(
 ) -> None:
     found = share_out(sorted({*dut, *tg}), arrangement, machine(tmp_path, cores))
     assert found == Cpus(dut=dut, tg=tg)
+
+
+class Kind:
+    """A kind of lab that has the labs ``up`` of user 7, each with who holds it, and writes down what is asked of it."""
+
+    DEFAULT = "auto"
+
+    def __init__(self, name: str, up: dict[str, str | None], calls: Calls) -> None:
+        self.name, self.labs_up, self.calls = name, up, calls
+        self.up = calls.of(f"{name} up", lambda instance, uid, lease=False: instance not in up)
+        self.down = calls.of(f"{name} down", lambda instance, uid: instance in up)
+        self.require_name = calls.of(f"{name} requires")
+        self.arrangement = lambda instance: f"of {name} {instance}"
+
+    def open_lab(self, instance: str, uid: int) -> Any:
+        self.calls.append(f"{self.name} opens {instance} {uid}")
+        hold = self.calls.within(f"hold {instance}")
+        return SimpleNamespace(leased=instance == "leased", hold=hold, close=self.calls.of(f"close {instance}"))
+
+    def status(self, uid: int) -> list[dict[str, Any]]:
+        return [{"lab": f"{self.name}:{name}", "locked_by": by} for name, by in self.labs_up.items() if uid in (7, 9)]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    calls = Calls()
+    kinds = {"netns": Kind("netns", {"a": None, "b": "a run"}, calls), "vm": Kind("vm", {"6.1": "a search"}, calls)}
+    counts = {"netns": lambda _: False, "vm": lambda instance: instance.endswith(":count")}
+    monkeypatch.setattr(labs, "KINDS", {
+        name: SimpleNamespace(names=name, labs=kind, listed=True, counts=counts[name]) for name, kind in kinds.items()
+    } | {"inventory": SimpleNamespace(names="file", labs=None, listed=False)})  # fmt: skip
+    monkeypatch.setattr(labs, "owner", lambda user=None: {None: 7, "eve": 9, "bob": 8}[user])
+    monkeypatch.setattr(labs.keeper_socket, "other_owners", lambda uid: [8, 9])
+    monkeypatch.setattr(labs, "user_name", lambda uid: {8: "bob", 9: "eve"}[uid])
+    return calls
+
+
+def test_a_lab_is_found_by_its_whole_name_among_all_kinds(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [labs.used_by(name) for name in ("netns:a", "netns:b", "vm:6.1", "vm", "netns:c")] == [
+        None, "a run", "a search", None, None,
+    ]  # fmt: skip
+    everything = [row["lab"] for row in labs.status()]
+    assert everything == ["netns:a", "netns:b", "vm:6.1"]
+    monkeypatch.setattr("os.geteuid", lambda: 7)
+    assert {user: len(rows) for user, rows in labs.of_others().items()} == {"bob": 0, "eve": 3}
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert {user: len(rows) for user, rows in labs.of_others().items()} == {"eve": 3}
+    assert (labs.counts("vm:6.1:count"), labs.counts("vm:6.1"), labs.counts("netns")) == (True, False, False)
+    assert labs.default_arrangement("vm") == "of vm auto"
+    calls.clear()
+    assert (labs.up("netns:a"), labs.up("vm", for_user="eve"), labs.down("netns:a"), labs.down("vm")) == (
+        False, True, True, False,
+    )  # fmt: skip
+    assert [line for line in calls if "requires" not in line] == [
+        "netns up a 7", "vm up auto 9", "netns down a 7", "vm down auto 7",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "held"), [("netns:a", False), ("netns:new", True), ("vm:leased", True)], ids=["up", "made", "leased"]
+)
+def test_a_lab_in_use_is_held_if_it_ends_with_its_last_user(name: str, held: bool, calls: Calls) -> None:
+    kind, _, instance = name.partition(":")
+    if instance == "leased":
+        labs.KINDS[kind].labs.labs_up[instance] = None  # type: ignore[attr-defined]
+    with labs.use_lab(name):
+        calls.append("used")
+    before, after = [f"hold {instance}"] * held, [f"hold {instance} ends"] * held
+    opened = [f"{kind} up {instance} 7 lease=True", f"{kind} opens {instance} 7"]
+    assert calls == [f"{kind} requires {instance}", *opened, *before, "used", f"close {instance}", *after]

@@ -349,11 +349,20 @@ def test_a_run_with_links_is_not_written(tmp_path: Path, monkeypatch: pytest.Mon
     assert (victim / "precious").read_text() == "x"
 
 
+NO_STATES = (
+    '{"lab":"a","xdplab":{},"dut":{}}',
+    '{"lab":"a","xdplab":{},"dut":{},"tg":7}',
+    '{"lab":"a","xdplab":7,"dut":{},"tg":{}}',
+    '{"lab":7,"xdplab":{},"dut":{},"tg":{}}',
+)
+
+
 @pytest.mark.parametrize(
     "line",
     [
         *("[]", "null", "1", "{}", '{"kind": "x"}', '{"event":"a","ti', "[" * 5000),
         *(f'{{"event":"ended","how":"complete","time":{time}}}' for time in ("1e999", "true", '"1"')),
+        *(f'{{"event":"hosts","time":1,"when":"before","session":0,"state":{state}}}' for state in NO_STATES),
     ],
 )
 def test_a_line_of_a_journal_that_is_no_event_is_named(run: RunDirectory, line: str) -> None:

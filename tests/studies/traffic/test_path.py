@@ -89,6 +89,33 @@ def test_what_the_dut_received_and_sent_since_it_was_asked() -> None:
     assert list(files) == ["before", "after"]
 
 
+@pytest.mark.parametrize(
+    ("ways", "missing", "expected"),
+    [
+        (None, False, {"dut_received": 1, "dut_sent": 2}),
+        (1, False, {"dut_received": 1, "dut_sent": 30}),
+        (2, False, {"dut_received": 1 + 10, "dut_sent": 30 + 3}),
+        (2, True, {"dut_received": 1 + 10, "dut_sent": None}),
+    ],
+)
+def test_a_drivers_counts_are_of_the_port_that_receives_and_the_one_that_sends_on(
+    ways: int | None, missing: bool, expected: dict[str, int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counted(files: dict[str, bytes], mode: str, queues: int = 1) -> dict[str, int | None]:
+        port = 10 if "second before" in files else 1
+        assert set(files) == {f"{'second ' * (port == 10)}{when}" for when in ("before", "after")}
+        assert (mode, queues) == ("native", 4 if port == 1 else 1)
+        forwarded = None if missing and port == 1 else 3 * port
+        return {"dut_rx_packets": port, "dut_tx_packets": 2 * port, "dut_forwarded_packets": forwarded}
+
+    monkeypatch.setattr(path, "columns", SimpleNamespace(packets_counted=counted))
+    side: Any = SimpleNamespace(counts=lambda: None)
+    first: Any = SimpleNamespace(snapshot=lambda when: {when: b""})
+    second: Any = ways and SimpleNamespace(snapshot=lambda when: {f"second {when}": b""})
+    count = DutCount(first, side, point(queues=4, ways=ways), second)
+    assert count.gained() == (expected, {"before": b"", "after": b""})
+
+
 def test_a_dut_that_keeps_what_it_receives_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(path, "CARRIER_S", 600.0)
     sender: Any = Sender(10**9)

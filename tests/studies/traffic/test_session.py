@@ -1,6 +1,6 @@
 """A session in a lab whose parts write down what is asked of them: all that it sets, and what it ends."""
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -265,3 +265,39 @@ def test_a_device_without_masks_is_left_and_one_whose_mtu_has_no_room_is_refused
         for mtu, error in ((1499, pytest.raises(UnsupportedError, match="no room")), (1500, nullcontext())):
             with error:
                 session.enter_block([replace(mine, point=replace(mine.point, device=(("link.mtu", mtu),)))])
+
+
+@pytest.mark.parametrize(("stamps", "fails"), [({"stamp"}, False), (set(), False), ({"stamp"}, True)])
+def test_a_generator_is_tried_without_sending_and_its_port_is_given_back(
+    stamps: set[str], fails: bool, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    able = SimpleNamespace(can=stamps, addresses={"flows": 5})
+    adapter = SimpleNamespace(name="adapter", capabilities={"usual": able, "other": None})
+    installed = SimpleNamespace(adapter=adapter, port="0", program="/opt/it/bin")
+    monkeypatch.setattr(module, "generator_of", lambda lab: installed)
+
+    def started(host: Any, settings: Any, program: str, *, adapter: Any, deadline_s: float) -> Any:
+        of, to = settings.addresses, settings.frames.stamp
+        calls.append(
+            f"{host.name} {settings.engine} {settings.interface} {settings.cpus} {of.src_mac} {of.dst_mac} {to}"
+        )
+        calls.append(f"{program} {adapter.name} {of.flows} {deadline_s:g}")
+        start = calls.of("start", fail if fails else "ready")
+        return nullcontext(SimpleNamespace(start=start, stop=calls.of("stop")))
+
+    monkeypatch.setattr(module, "Generator", started)
+    port = SimpleNamespace(take=calls.of("take"), put_back=calls.of("put back"))
+    monkeypatch.setattr(module, "_dpdk_port", lambda lab: port)
+    lab = lab_of(calls, tg_mac="02:00:00:00:00:02", lock=calls.within("lock"))
+    with pytest.raises(HostError) if fails else nullcontext():
+        assert module.try_generator(lab) == "ready"
+    sends = f"tg usual 0 (4,) 02:00:00:00:00:02 {module.NOBODY} {'all' if stamps else 'none'}"
+    ended = [] if fails else ["stop"]
+    assert calls == [
+        "lock doctor", "take", sends, "/opt/it/bin adapter 5 120", "start", *ended, "put back", "lock ends",
+    ]  # fmt: skip
+    monkeypatch.setattr(module, "_dpdk_port", lambda lab: None)
+    calls.clear()
+    with suppress(HostError):
+        module.try_generator(lab)
+    assert not {"take", "put back"} & set(calls)
