@@ -230,6 +230,28 @@ def test_a_hue_and_a_panel_hold_each_value(factor: Factor) -> None:
     assert IN_FIGURES[factor.column].label("x1" if factor.dtype == "str" else "1")
 
 
+@pytest.mark.parametrize(
+    ("column", "labels"),
+    [
+        ("mode", {"af_xdp": "AF_XDP", "native": "native"}),
+        ("queues", {1: "1 queue", 2: "2 queues"}),
+        ("frame_bytes", {64: "64 B frames"}),
+        ("working_set_bytes", {1 << 20: "1 MiB working set", 3 << 9: "1536 B working set", 2048: "2 KiB working set"}),
+        ("load", {"max": "maximum load", "50%": "load 50%"}),
+        ("stamp", {"all": "every frame stamped", "none": "no frame stamped", 16: "1 of 16 frames stamped"}),
+        ("imix", {"none": "frames of one size", "simple": "simple IMIX", "64:1 128:2": "IMIX 64:1 128:2"}),
+        ("vlan", {"none": "no VLAN tag", 5: "VLAN 5"}),
+        ("directions", {"one": "two ports, one direction", "both": "two ports, both directions"}),
+        ("setup", {"none": "setup none", "true": "setup b5bea41"}),
+        ("maps", {"a[1]=2": "maps a[1]=2", "a[1]=2 " * 6 + "b=f.csv": "maps a, b"}),
+        ("program_name", {"array-read": "array read"}),
+    ],
+)
+def test_a_label_is_clear_on_its_own(column: str, labels: dict[object, str]) -> None:
+    factor = next(one for one in FACTORS if one.column == column)
+    assert {level: factor.label(level) for level in labels} == labels
+
+
 # --- no average of two points ---
 
 

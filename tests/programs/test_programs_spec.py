@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from xdplab.errors import PlanError
 from xdplab.plan.points import ProgramFactors
-from xdplab.programs.source import map_contents, random_cycle, source, user_source, user_state
+from xdplab.programs.source import hash_bits, map_contents, random_cycle, source, user_source, user_state
 from xdplab.programs.spec import ACCESSING, FORMS, MAP_TYPES, OPS, ProgramSpec, UserProgram, program_of
 
 KINDS = [(w, m) for w in ACCESSING for m in (MAP_TYPES if w == "lookup" else (None,))]
@@ -135,6 +135,11 @@ def test_a_users_program_needs_its_file_and_a_known_action(tmp_path):
         UserProgram(str(file), action="reflect")
     assert UserProgram(str(file)).name == "lb"
     assert UserProgram(str(file)).accesses is None
+
+
+@pytest.mark.parametrize("entries", [1, 2, 3, 4, 5, 1000, 1024, 1025])
+def test_a_table_in_user_space_has_twice_its_entries_at_least(entries):
+    assert 2 * entries <= 1 << hash_bits(entries) < 4 * entries
 
 
 def test_without_accesses_all_workloads_are_one_program():
