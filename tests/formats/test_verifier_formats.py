@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from xdplab.errors import FormatError
 from xdplab.formats.reading import last_words, message_of, refused_line
-from xdplab.formats.verifier import VerifierStats, parse_bpfverify, parse_stats
+from xdplab.formats.verifier import StepLog, VerifierStats, parse_bpfverify, parse_stats
 from xdplab.studies.verifier.prevail import PrevailAnswer, parse_answer, parse_list
 
 RECORDED = Path(__file__).parent / "recorded" / "prevail"
@@ -117,10 +117,22 @@ def test_lines_of_bpfverify():
     first, second = parse_bpfverify(f"{json.dumps(LINE)}\n{json.dumps(refused)}\n")
     assert (first.load_ns, first.complaint, first.code.insns) == ((1, 2), None, None)
     assert second.complaint == "R0 !read_ok"
+    assert first.steps is None
+    for more, log in (
+        ({}, StepLog(7, False, None, None)),
+        ({"true_bytes": 10, "first_bytes": 3}, StepLog(7, False, 9, 3)),
+    ):
+        (one,) = parse_bpfverify(json.dumps(LINE | {"steps": {"bytes": 7, "full": False} | more}) + "\n")
+        assert one.steps == log
 
 
 @pytest.mark.parametrize(
-    "changed", [{"verdict": "fine"}, {"load_ns": [1.5]}, {"load_ns": 3}, {"object": None}, {"insns": "7"}, {"name": 4}]
+    "changed",
+    [
+        *({"verdict": "fine"}, {"load_ns": [1.5]}, {"load_ns": 3}, {"object": None}, {"insns": "7"}, {"name": 4}),
+        *({"verify_us": [1]}, {"verify_us": 1}, {"steps": 1}, {"steps": {"bytes": 5}}, {"steps": {"full": True}}),
+        *({"steps": {"bytes": 5, "full": 1}}, {"steps": {"bytes": "5", "full": True}}),
+    ],
 )
 def test_a_line_that_bpfverify_never_writes_is_refused(changed):
     with pytest.raises(FormatError, match="line 2"):

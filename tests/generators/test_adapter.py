@@ -13,7 +13,16 @@ from tests.formats.test_generator import READY
 
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.formats.generator import parse_line
-from xdplab.generators import XDPGEN, BothWays, Generator, GeneratorSettings, Staying, session, xdpgen_argv
+from xdplab.generators import (
+    XDPGEN,
+    BothWays,
+    Generator,
+    GeneratorSettings,
+    Staying,
+    engines_of,
+    session,
+    xdpgen_argv,
+)
 from xdplab.generators.adapter import Capabilities
 from xdplab.generators.moongen import CAPABILITIES as MOONGEN
 from xdplab.generators.testpmd import CAPABILITIES as TESTPMD
@@ -173,6 +182,14 @@ CAN = {
     **{engine: {"pace", "stamp"} for engine in MOONGEN},
     "testpmd": set(),
 }
+
+
+def test_each_generator_has_its_engines_the_usual_one_first() -> None:
+    assert {kind: [*engines_of(kind)] for kind in ("xdpgen", "moongen", "testpmd")} == {
+        "xdpgen": ["live", "afxdp"],
+        "moongen": ["moongen", "moongen-hw"],
+        "testpmd": ["testpmd"],
+    }
 
 
 @pytest.mark.parametrize("engine", CAN)
