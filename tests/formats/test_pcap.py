@@ -36,14 +36,30 @@ def pcap(frames: list[bytes], order: str = "<", *, link_type: int = 1, lacks: in
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_frames_come_back_as_they_were(order: str) -> None:
     frames = [udp(60), udp(1042, port=8)]
-    assert list(parse_pcap(pcap(frames, order))) == frames
-    assert l2_bytes(frames) == [64, 1046]
+    read = parse_pcap(pcap(frames, order))
+    assert list(read) == [read[0], read[-1]] == read[:] == frames
+    assert l2_bytes([*frames, bytes(59), bytes(61)]) == [64, 1046, 64, 65]
+
+
+@pytest.mark.parametrize(("size", "beyond"), [(14, 13), (2048, 2049)])
+def test_a_frame_has_a_size_that_can_be_sent(size: int, beyond: int) -> None:
+    assert list(parse_pcap(pcap([bytes(size)]))) == [bytes(size)]
+    with pytest.raises(FormatError, match=f"frame 2 has {beyond} bytes; possible are 14 to 2048"):
+        parse_pcap(pcap([bytes(size), bytes(beyond)]))
 
 
 def test_flows_are_told_by_addresses_protocol_and_ports() -> None:
     frames = [udp(60), udp(90), udp(60, source=2), udp(60, port=8), udp(60, tags=b"\x81\x00\x00\x05")]
     assert len({flow_of(frame) for frame in frames}) == 3, "neither a length nor a VLAN tag makes another flow"
     assert flow_of(udp(60, fragment=100)) != flow_of(udp(60)), "a later fragment has no ports"
+    for fragment in (1, 0x100):
+        assert flow_of(udp(60, fragment=fragment)) == flow_of(udp(60, port=8, fragment=fragment))
+    assert flow_of(udp(60, fragment=0x2000)) == flow_of(udp(60)), "the first one has"
+    ip = b"\x0a\0\0\1\x0a\0\1\1"
+    assert [flow_of(udp(60)), flow_of(udp(60, fragment=1))] == [b"4\x11" + ip + b"\0\7\0\x35", b"4\x11" + ip]
+    tagged = udp(60, tags=b"\x81\x00\x00\x05\x88\xa8\x00\x06")
+    assert flow_of(tagged) == flow_of(udp(60)), "behind two tags"
+    assert flow_of(udp(60)[:33]) == b"-" + udp(60)[:14], "a header that is cut"
     six = b"\x02" * 12 + b"\x86\xdd" + bytes([0x60, 0, 0, 0, 0, 8, 17, 64]) + bytes(32)
     assert flow_of(six + b"\x00\x01\x00\x35") != flow_of(six + b"\x00\x02\x00\x35")
     ethernet = b"\xff" * 6 + b"\x02" * 6 + b"\x88\xb5"
