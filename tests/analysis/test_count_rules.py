@@ -86,6 +86,11 @@ SKB = {"engine": "afxdp", "mode": "native"}
     ("change", "holds"),
     [
         ({}, True),
+        ({"dut_rx_mean_bytes": 56.0}, True),  # without a tag that the card removed
+        ({"dut_rx_mean_bytes": 55.3}, False),  # more than a hundredth less
+        ({"dut_rx_mean_bytes": 64.7}, False),
+        ({"frame_bytes": None, "dut_rx_mean_bytes": 30.0, "dut_rx_packets": 8_447_400}, True),
+        ({"frame_bytes": None, "dut_rx_mean_bytes": 30.0, "dut_rx_packets": 8_447_410}, False),
         ({"dut_rx_mean_bytes": 64.0}, True),  # a card that counts the FCS
         ({"dut_rx_mean_bytes": 52.0}, False),  # 60, 52 and 44 bytes, a third each
         ({"dut_rx_mean_bytes": 735.8}, False),

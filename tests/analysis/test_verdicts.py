@@ -439,6 +439,22 @@ def test_a_redirect_that_the_kernel_refuses_is_none() -> None:
     queue = judge(row | {"redirect_targets": target(kind="cpu", name="1")})
     assert queue.verdict == "valid", "a full queue of another CPU is the load's doing"
     assert "to cpu 1: of 1000 redirected frames 900 arrived, 100 were refused" in queue.reason
+    dropped = judge(row | {"redirect_targets": target(kind="cpu", name="1", refused=0, dropped=30, arrived=None)})
+    assert "to cpu 1: of 900 redirected frames 30 were dropped" in dropped.reason
+    assert "arrivals were not counted" in judge(row | {"redirect_targets": target(refused=0, arrived=None)}).reason
+    assert (
+        "to each of no device: of 900"
+        in judge(row | {"redirect_targets": target(kind="broadcast", name=None, refused=0)}).reason
+    )
+    for refused, verdict in ((99, "valid"), (101, "invalid")):  # of 10,000, by two devices
+        two = (
+            target(refused=refused, accepted=9900 - refused)[:-1]
+            + ", "
+            + target(name="out1", refused=0, accepted=100)[1:]
+        )
+        found = judge(row | {"redirect_targets": two})
+        assert (found.verdict, "out1" in found.reason) == (verdict, verdict == "valid")
+    assert "where redirected frames arrive is not known" in judge(row).reason
 
 
 def test_shares_of_a_program_that_decides_one_or_another_are_said() -> None:
