@@ -148,26 +148,24 @@ def with_baselines(trials: pd.DataFrame) -> pd.DataFrame:
     if not (zero.any() and counted.any()):
         return frame
     setting, program = key_of(frame, SETTING), key_of(frame, PROGRAM)
-    parts = [frame]
-    for place, rows in frame[zero].groupby(setting[zero], sort=False):
+    given: list[int] = []
+    parts: list[pd.DataFrame] = []
+    for place, baselines in program[zero].groupby(setting[zero], sort=False):
         in_setting = setting.eq(place)
-        owners = set(program[in_setting & counted])
-        orphans = rows[~program[rows.index].isin(owners)]
-        heirs = sorted(owners - set(program[in_setting & zero]))
-        if len(orphans) and owners:
-            parts[0] = parts[0].drop(orphans.index)
-            orphans = orphans[
-                program[orphans.index].eq(program[orphans.index[0]])
-            ]  # two programs have no common baseline
-        parts += [_lend(orphans, frame[in_setting & counted & program.eq(heir)]) for heir in heirs if len(orphans)]
-    return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
+        owners = program[in_setting & counted]
+        orphans = baselines[~baselines.isin(owners)]
+        if orphans.empty or owners.empty:
+            continue
+        given.extend(orphans.index)
+        lent = frame.loc[orphans.index[orphans.eq(orphans.iloc[0])]]  # two programs have no common baseline
+        heirs = sorted({*owners} - {*baselines})
+        parts += [_lend(lent, frame, owners.index[owners.eq(heir)][0]) for heir in heirs]
+    return pd.concat([frame.drop(given), *parts], ignore_index=True) if given else frame
 
 
-def _lend(orphans: pd.DataFrame, owners: pd.DataFrame) -> pd.DataFrame:
-    lent = orphans.copy()
-    for name in PROGRAM:
-        lent[name] = owners[name].iloc[0]
-    return lent.astype({name: owners[name].dtype for name in PROGRAM})
+def _lend(orphans: pd.DataFrame, frame: pd.DataFrame, owner: int) -> pd.DataFrame:
+    """Return the rows with the program of the row at ``owner``."""
+    return orphans.assign(**{name: frame[name].array.take([owner] * len(orphans)) for name in PROGRAM})
 
 
 def by_series(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
