@@ -25,7 +25,9 @@ from xdplab.generators import (
 )
 from xdplab.generators.adapter import Capabilities
 from xdplab.generators.moongen import CAPABILITIES as MOONGEN
+from xdplab.generators.moongen import moongen
 from xdplab.generators.testpmd import CAPABILITIES as TESTPMD
+from xdplab.generators.testpmd import testpmd
 from xdplab.hosts.local import LocalHost
 
 
@@ -182,6 +184,30 @@ CAN = {
     **{engine: {"pace", "stamp"} for engine in MOONGEN},
     "testpmd": set(),
 }
+
+
+def test_generators_of_dpdk_are_started_with_what_their_hosts_have() -> None:
+    dpdk = testpmd("/t", port=2, cores=(3, 1), eal=("-a", "x"))
+    words = dpdk.argv(GeneratorSettings("testpmd", "0").changed(flows=7), "tool")
+    assert words[:10] == [
+        "sh",
+        "-c",
+        'exec python3 "$0" "$@"',
+        "tool",
+        "--testpmd",
+        "/t",
+        "--cpus",
+        "1,3",
+        "--port",
+        "2",
+    ]
+    assert (words[words.index("--flows") + 1], words[-3:]) == ("7", ["--", "-a", "x"])
+    for adapter in (dpdk, moongen("/m")):
+        assert (adapter.start_s, adapter.stays) == (60.0, False)
+        assert "hugepages" in (adapter.refusal("No free HUGEPAGEs") or "")
+        assert "fewer queues" in (adapter.refusal("the port has 1 queues, but 9") or "")
+        assert adapter.refusal("the port has queues") is None
+    assert (XDPGEN.start_s, XDPGEN.stays) == (15.0, True)
 
 
 def test_each_generator_has_its_engines_the_usual_one_first() -> None:

@@ -56,11 +56,8 @@ def test_every_setting_becomes_an_option() -> None:
 
 
 def test_what_it_cannot_do_is_said_before_anything_starts() -> None:
-    adapter = moongen("/opt/MoonGen")
     with pytest.raises(UnsupportedError, match="MoonGen has no engine 'live'"):
-        adapter.capability("live")
-    with pytest.raises(UnsupportedError, match="MoonGen, engine moongen: does not send the frames of a file"):
-        adapter.capability("moongen").require(GeneratorSettings("moongen", "0").changed(file="x.pcap"))
+        moongen("/opt/MoonGen").capability("live")
 
 
 def test_a_session_of_two_bursts(built: Path, tmp_path: Path) -> None:
