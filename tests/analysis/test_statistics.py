@@ -1,6 +1,6 @@
 """Intervals, the line fit and the comparison, checked against values computed elsewhere and by simulation."""
 
-from math import isnan, sqrt
+from math import isnan, log, sqrt
 
 import numpy as np
 import pandas as pd
@@ -11,14 +11,31 @@ from scipy import stats
 from xdplab.analysis import fit
 from xdplab.analysis.decide.compare import compare
 from xdplab.analysis.fit import fit_line, fits, slope
-from xdplab.analysis.intervals import Scale, Spread
+from xdplab.analysis.intervals import Scale, Spread, of_one_point, summarise
 
 
 def test_interval_of_three_is_students() -> None:
     found = Spread.of([10.0, 12.0, 14.0])
     assert (found.n, found.mean, found.median, found.sd) == (3, 12.0, 12.0, 2.0)
     assert found.high - found.mean == pytest.approx(4.302653 * 2 / sqrt(3), rel=1e-6)  # t(0.975, 2 degrees of freedom)
-    assert found.cv == pytest.approx(1 / 6)
+    assert (found.cv, found.se) == (pytest.approx(1 / 6), pytest.approx(2 / sqrt(3)))
+    assert Spread.of([9, 1, 2, 4]).median == 3.0
+    points = pd.DataFrame({"point_id": "a", "pps": [100.0, 120.0, 140.0]})
+    assert of_one_point(points, "pps", 10) == found
+    assert vars(found).items() <= summarise(points.assign(pps=points["pps"] / 10), "pps").loc[0].to_dict().items()
+
+
+def test_ends_are_those_of_the_scale() -> None:
+    linear, ratio = Spread.of([1.0, 4.0]), Spread.of([1.0, 4.0], "geometric")
+    assert (ratio.mean, ratio.high) == pytest.approx((2.0, 4.0 / ratio.low))
+    half = (linear.high - linear.low) / 2
+    assert (log(Spread.of([1.0, 4.0], "log").high / 2.5)) == pytest.approx(half / 2.5)
+    share = Spread.of([0.5, 0.7], "logit")
+    assert log(share.high / (1 - share.high)) - log(0.6 / 0.4) == pytest.approx(
+        Spread.of([0.5, 0.7]).high / 0.24 - 0.6 / 0.24
+    )
+    for values, scale in (([-1.0, 1.0], "log"), ([-2.0, 1.0], "logit"), ([0.9, 1.1], "logit"), ([1.0, 1.2], "logit")):
+        assert isnan(Spread.of(values, scale).low), "a mean at the end of its range"
 
 
 @pytest.mark.parametrize(
