@@ -83,7 +83,10 @@ class AtOnce:
 
     def submit(self, work: Callable[..., Any], *given: Any, **named: Any) -> Future[Any]:
         done: Future[Any] = Future()
-        done.set_result(work(*given, **named))
+        try:
+            done.set_result(work(*given, **named))
+        except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
+            done.set_exception(error)
         return done
 
     map = map

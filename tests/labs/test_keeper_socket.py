@@ -298,3 +298,11 @@ def test_two_keepers_of_a_name_race_and_one_wins() -> None:
         assert sorted(process.communicate(timeout=60)[0].strip() for process in both) == ["False", "False", "True"]
     finally:
         labs.down(name)
+
+
+def test_a_process_is_in_this_namespace_while_it_lives() -> None:
+    with subprocess.Popen(["sleep", "60"]) as ours:
+        assert keeper_socket.in_our_pid_namespace(ours.pid)
+        ours.kill()
+    assert not keeper_socket.in_our_pid_namespace(ours.pid)
+    assert not keeper_socket.in_our_pid_namespace(0)

@@ -208,6 +208,7 @@ def test_what_a_program_needs_is_proved_and_put_on_the_hosts(
     maps = {"seen": [{"key": 0, "value": 7}]}
     mine = {"file": "p.bpf.c", "setup": [["sh", "fill.sh"]], "frames": "f.pcap", "maps": maps}
     blocks = [{"points": {"accesses": 1, "mode": ["native", "af_xdp"]}}, {"points": {"program": mine}}]
+    blocks[1]["traffic"] = {"timing": ["load", "recorded"], "engine": "afxdp", "stamp": "none"}
     (tmp_path / "plan.yaml").write_text(json.dumps({"name": "t", "blocks": blocks}))
     points = [p for p in points_of(load_plan(tmp_path / "plan.yaml"), "shared") if p.program.accesses != 0]
     monkeypatch.setattr(prepare, "load_report", calls.of("load", SimpleNamespace(jit="jit")))
@@ -253,7 +254,7 @@ def test_what_a_program_needs_is_proved_and_put_on_the_hosts(
     )
     assert (users.on_dut.setup, users.on_dut.workload, dict(users.work)) == (f"{of_users}/setup", None, {})
     assert entries.startswith(f"{of_users}/entries-seen-")
-    assert twin.frames_on_tg is None
+    assert (twin.frames_on_tg, str(frames).endswith("-timed.pcap")) == (None, True)
 
 
 COUNTS = AccessCounts(1, 2, 3)

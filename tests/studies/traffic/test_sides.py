@@ -105,6 +105,18 @@ def test_a_rival_takes_turns_and_the_counter_gives_its_place_back(calls: Calls) 
     ]  # fmt: skip
 
 
+def test_slices_that_are_not_measured_are_an_error(calls: Calls) -> None:
+    side = KernelSide(HOST, READER, "/xdpload", FIRST, queues=1)
+
+    def gone(within_s: float) -> None:
+        raise HostError("no frame came")
+
+    side._loader.await_slices = gone  # type: ignore[method-assign]
+    with pytest.raises(HostError, match="no frame came"):
+        side.slices("/xdpload", OTHER, calls.of("sends"), 17)
+    assert calls[-2:] == ["sends", "vd1 ends"]
+
+
 def test_two_ports_are_read_and_ended_together(calls: Calls) -> None:
     side = TwoPortSide(HOST, READER, "/xdpload", (FIRST, OTHER), queues=2)
     calls.clear()
