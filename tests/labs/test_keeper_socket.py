@@ -306,3 +306,19 @@ def test_a_process_is_in_this_namespace_while_it_lives() -> None:
         ours.kill()
     assert not keeper_socket.in_our_pid_namespace(ours.pid)
     assert not keeper_socket.in_our_pid_namespace(0)
+
+
+def test_a_users_sockets_lie_where_root_or_the_user_makes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper_socket, "ROOT", tmp_path / "root")
+    monkeypatch.delenv("XDPLAB_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "session"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    mine, other = (keeper_socket.owners_folders(uid) for uid in (os.geteuid(), 54321))
+    assert mine == [tmp_path / "root" / str(os.geteuid()), tmp_path / "session/xdplab", tmp_path / "cache/xdplab/run"]
+    assert other[:2] == [tmp_path / "root/54321", Path("/run/user/54321/xdplab")]
+    for uid in (54321, 54322):
+        (tmp_path / "root" / str(uid)).mkdir(parents=True)
+    assert keeper_socket.other_owners(54322) == [54321]
+    monkeypatch.setenv("XDPLAB_RUNTIME_DIR", str(tmp_path / "root"))
+    assert keeper_socket.other_owners(54321) == [54322]
+    assert keeper_socket.owners_folders(7) == [tmp_path / "root/7"]

@@ -3,11 +3,13 @@ the run's folder on the same terms."""
 
 import os
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from xdplab.errors import ResultsWarning
 from xdplab.run import listing
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import kept
@@ -125,7 +127,11 @@ def test_raw_files_are_looked_at_once_and_again_where_one_came_or_went(run: RunD
     file = next(path for path in (raw / folder).iterdir() if path.is_file() and path.stat().st_size)
     content = file.read_bytes()
     os.truncate(file, 0)
-    assert (kept.gone(run), kept.gone(run, anew=True)) == ([], [place])
+    with warnings.catch_warnings(action="error"):
+        open_run(run.path).check_raw()
+    with pytest.warns(ResultsWarning, match="raw files"):
+        open_run(run.path).check_raw(anew=True)
+    assert kept.gone(run) == [place]
     file.write_bytes(content)
     file.rename(raw / "elsewhere")
     assert kept.gone(run) == [place]
