@@ -6,7 +6,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import paramiko
 import pytest
+from paramiko.common import cMSG_CHANNEL_DATA
 
 from xdplab.errors import HostError
 from xdplab.hosts.lifeline import Lifeline
@@ -23,7 +25,9 @@ class Channel:
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         self._process = subprocess.Popen(["sh", "-c", before + shlex.join(argv)], **pipes)  # type: ignore[call-overload]
         self.exit_status, self.status_event, self.closed = -1, threading.Event(), False
-        self.lock = threading.Lock()
+        self.lock, self.remote_chanid, self.transport = threading.Lock(), 0, self
+        self.clear_to_send = threading.Event()
+        self.clear_to_send.set()
         threading.Thread(target=self._wait, daemon=True).start()
 
     def _wait(self) -> None:
@@ -36,8 +40,13 @@ class Channel:
     def recv_stderr(self, size: int) -> bytes:
         return self._process.stderr.read1(size)
 
-    def sendall(self, data: bytes) -> None:
-        self._process.stdin.write(data)
+    def _wait_for_send_window(self, size: int) -> int:
+        return min(size, 1 << 15)
+
+    def _send_user_message(self, message: paramiko.Message) -> None:
+        sent = paramiko.Message(message.asbytes())
+        assert (sent.get_byte(), sent.get_int()) == (cMSG_CHANNEL_DATA, self.remote_chanid)
+        self._process.stdin.write(sent.get_binary())
         self._process.stdin.flush()
 
     def _send_eof(self) -> None:
