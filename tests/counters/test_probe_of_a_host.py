@@ -90,6 +90,20 @@ def test_recorders_are_started_and_ended_together_and_each_leaves_its_record_or_
     assert log[-1] == "reader close"
 
 
+def test_a_recorder_that_has_ended_is_not_waited_for_and_its_message_is_kept() -> None:
+    log: list[str] = []
+    recording = probe.Recording("dut")
+
+    def gone(line: str) -> None:
+        raise HostError("it has ended")
+
+    recording.start(host(ends={"perf": (1, b"", b"no such event\n")}, log=log), probe.recorder("perf"), ["perf"], 7)
+    recording.processes["perf"].write_line = gone  # type: ignore[method-assign]
+    recording.await_started()
+    assert recording.stop()["dut.perf.err"] == b"no such event"
+    assert log == ["perf start 7 perf", "perf close_stdin", "perf wait 10"]
+
+
 def test_recorders_that_were_started_are_ended_whatever_fails() -> None:
     log: list[str] = []
     ends = dict.fromkeys(("perf", "sar"), (0, b"", b""))

@@ -65,8 +65,8 @@ PERF = '{"cpu" : "3", "counter-value" : "1.5", "unit" : "msec", "event" : "cpu-c
         ),
         (
             ethtool.parse_rings,
-            f"Ring parameters for a:\n{CHANNELS.replace('11', '0')}",
-            ethtool.MaxAndCurrent(ethtool.Rings(None, 12), ethtool.Rings(1, 2)),
+            f"Ring parameters for a:\n{CHANNELS.replace('11', '0').replace('TX:		2', 'TX:		0')}",
+            ethtool.MaxAndCurrent(ethtool.Rings(None, 12), ethtool.Rings(1, None)),
         ),
         (ethtool.parse_speed, "Settings for a:\n\tSpeed: 2500Mb/s\n\tLink detected: yes\n", 2.5e9),
         (ethtool.parse_speed, "Settings for a:\n\tSpeed: 2500Mb/s\n\tLink detected: no (No cable)\n", None),

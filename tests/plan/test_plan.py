@@ -3,6 +3,7 @@
 import itertools
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -265,6 +266,8 @@ def test_an_estimate_is_of_what_each_trial_does(passes: list[str], seconds: floa
     assert trial_s(plan, trials[0]) == pytest.approx(seconds)
     assert estimate_s(plan, trials) == pytest.approx(4 + 3 * (seconds + 0.08))
     assert estimate_s(plan, []) == 0
+    raced = replace(trials[0], point=replace(trials[0].point, passes=(*passes, "slices")))
+    assert trial_s(plan, raced) == pytest.approx(seconds + 0.5 + 1.6), "slices take a time of their own"
 
 
 def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
