@@ -96,12 +96,11 @@ def _held(shown: pd.DataFrame, used: Sequence[str], apart: Sequence[str], *, alw
     parts = []
     for name, factor in FACTORS.items():
         said_elsewhere = factor.shown.caption == "own" and (name not in apart or name in OF_A_PLACE)
-        is_held = name in shown and name not in used and not said_elsewhere
+        named = name in apart or factor.shown.caption == "always"
+        is_held = name in shown and name not in used and not said_elsewhere and (named or not always)
         is_held = is_held and not (of_program(factor) and shown[name].isna().any())
         values = levels(shown, name) if is_held else []
-        if len(values) == 1 and (
-            name in apart or factor.shown.caption == "always" or (not always and str(values[0]) != factor.level)
-        ):
+        if len(values) == 1 and (named or str(values[0]) != factor.level):
             parts.append(factor.label(values[0]))
     return ", ".join(parts)
 
