@@ -34,21 +34,23 @@ def pytest_runtestloop() -> None:
 
 
 LONGEST = (
-    *("machine", "tests/compilers/test_compilers.py", "tests/hosts/test_host_contract.py"),
-    *(
-        "tests/studies/verifier/test_verifier_command.py",
-        "tests/thesis/test_thesis_rules.py",
-        "tests/plan/test_factors.py",
-    ),
-    *("tests/native/counted/test_instruction_counts.py", "tests/labs/test_inventory.py"),
-    *("tests/faults/test_replayed_faults.py", "tests/figures/test_catalogue.py", "tests/thesis/test_truth.py"),
-    *("tests/notebooks/test_notebooks.py", "tests/programs/test_programs_bytecode.py", "tests/test_site.py"),
-    *("tests/deploy/test_deploy_watchdog.py", "tests/studies/jit/test_jitbench.py", "tests/labs/test_keeper_socket.py"),
-    *("tests/studies/verifier/test_bpfverify_corrupted.py", "tests/programs/test_programs_kernel.py"),
-    *("tests/studies/test_report.py", "tests/bench/test_bench_scripts.py", "tests/figures/test_drawing.py"),
-    *("tests/analysis/test_findings.py", "tests/figures/test_size.py", "tests/cli/test_startup.py"),
+    *("machine", "tests/programs/test_programs_kernel.py", "tests/native/test_warnings.py"),
+    *("tests/figures/test_catalogue.py", "tests/figures/test_drawing.py", "tests/programs/test_programs_bytecode.py"),
+    *("tests/analysis/test_compare.py", "tests/thesis/test_thesis_rules.py", "tests/moongen_lua/test_moongen_lua.py"),
+    *("tests/test_face.py", "tests/run/test_derived_tables.py", "tests/studies/test_damaged_runs.py"),
+    *("tests/analysis/test_findings.py", "tests/cli/test_startup.py", "tests/test_closure.py"),
+    *("tests/studies/test_maker.py", "tests/studies/test_kept.py", "tests/studies/test_anonymous.py"),
+    *("tests/native/counted/test_instruction_counts.py", "tests/claims/test_reproduced.py"),
+    *("tests/thesis/test_published.py", "tests/hosts/test_host_contract.py", "tests/studies/test_report.py"),
+    *("tests/studies/test_frame.py", "tests/labs/test_lab_commands.py"),
+    # those of `make test-all`
+    *("tests/compilers/test_compilers.py", "tests/faults/test_replayed_faults.py", "tests/thesis/test_truth.py"),
+    *("tests/studies/verifier/test_verifier_command.py", "tests/plan/test_factors.py", "tests/labs/test_inventory.py"),
+    *("tests/notebooks/test_notebooks.py", "tests/test_site.py", "tests/deploy/test_deploy_watchdog.py"),
+    *("tests/studies/jit/test_jitbench.py", "tests/labs/test_keeper_socket.py", "tests/figures/test_size.py"),
+    "tests/studies/verifier/test_bpfverify_corrupted.py",
 )
-"""More than 20 s each on two CPUs; by their number of tests, as xdist would order them, some would come last."""
+"""8 s of CPU time each, or more; by their number of tests, as xdist would order them, some would come last."""
 
 BY_TEST = "tests/oracle/test_oracle.py"
 """Its tests share nothing: each may go to another process."""
