@@ -25,7 +25,7 @@ from xdplab.studies.traffic.fleet import JoinedLabs
 from xdplab.studies.traffic.kind import TRAFFIC
 from xdplab.studies.traffic.prepare import require_content
 from xdplab.studies.traffic.race import race_sides
-from xdplab.studies.traffic.run_files import create_run, extend_run, plan_trials, run_plan, run_trials_of
+from xdplab.studies.traffic.run_files import create_run, extend_run, plan_trials, rivals, run_plan, run_trials_of
 from xdplab.studies.traffic.runs import MEASURED
 from xdplab.studies.traffic.trials import _visits
 
@@ -173,6 +173,14 @@ def test_why_a_users_program_measures_nothing_is_known_after_its_first_trial(
         observing.finished(trial, attempt_of(trial.trial_id))
         judged |= {"verdict": "valid"} if trial.repetition == 2 else {}
     assert seen == ["invalid: no frame came back", "invalid: no frame came back", None]
+
+
+def test_each_point_of_a_race_whose_sides_differ_in_their_program_alone_is_sliced() -> None:
+    sides = [{"points": {"workload": workload, "accesses": [1, 2]}} for workload in ("array", "packet")]
+    sliced = rivals(plan_of(*sides, race={}), "shared")
+    assert sorted(a.program.accesses for a in sliced.values()) == [1, 2]
+    assert {a.program.workload for a in sliced.values()} == {"array"}
+    assert rivals(plan_of(*sides, race={"by": "windows"}), "shared") == {}
 
 
 def test_an_edited_plan_is_refused(run: RunDirectory) -> None:

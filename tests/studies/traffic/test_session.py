@@ -245,10 +245,13 @@ def test_a_tap_is_restored_after_its_duts_device_and_dpdk_has_a_port_of_its_own(
     plan, trials = plan_of(tmp_path, throttling="kept")
     session = TrafficSession(lab_of(calls, generator=place), run_of(), plan, [mine := trials[-1]])
     with session:
-        session.enter_block([replace(mine, point=replace(mine.point, engine="testpmd"))])
+        session.enter_block([mine, replace(mine, point=replace(mine.point, engine="testpmd"))])
+        assert not any("rxvlan" in line for line in calls)
+        session.enter_block([mine, replace(mine, point=replace(mine.point, vlan="5"))])
     assert f"set_queues {queues}" in calls
     assert f"put_all_back {restored}" in calls
-    assert "apply dut vd0 link.promisc=True" in calls
+    assert calls.count("apply dut vd0 link.promisc=True") == 2
+    assert "apply dut vd0 features.rxvlan=False" in calls
     assert not any("unthrottled" in line or "link.mtu" in line or "second_port" in line for line in calls)
     assert ("take pci=0000:3b:00.1,driver=vfio-pci,hugepages=4 /state/tg" in calls) == (place is MOONGEN)
 

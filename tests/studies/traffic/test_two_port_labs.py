@@ -113,6 +113,11 @@ def test_the_cpus_that_send_serve_the_queues_that_they_reach(directions: str, cp
     point = point_of(directions, queues=2)
     assert sending_cpus(lab_with(8), point) == cpus
     assert serving_cpus(lab_with(8), point) == (cpus[::2], cpus[1::2])
+    lab = lab_with(8)
+    lab.cpus = lambda arrangement: Cpus(dut=(8, 9, 10, 11), tg=tuple(range(4)))
+    assert working_cpus(lab, point) == cpus, "a frame's softirq runs where it was sent"
+    lab.generator.follows = True  # a tap's DUT is a guest, with a kernel of its own
+    assert working_cpus(lab, point) == tuple(cpu + 8 for cpu in cpus)
 
 
 @pytest.mark.parametrize(("queues", "working"), [(1, (0, 4)), (2, (0, 4, 1, 5))])
