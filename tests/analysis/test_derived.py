@@ -34,6 +34,10 @@ def test_several_baselines_count_by_their_mean() -> None:
     own, *zeros = (cpu_ns(one) for one in (row, *pair))
     assert None not in (own, *zeros)
     assert access_ns(WithBaselines(row, pair)) == pytest.approx(own - sum(zeros) / 2)  # type: ignore[operator, arg-type]
+    unknown = pair[1] | {"dut_cpus": None, "forwarded_pps": None}
+    assert access_ns(WithBaselines(row, [pair[0], unknown])) == pytest.approx(own - zeros[0])  # type: ignore[operator]
+    with pytest.raises(Absent, match="N = 0 has no time per packet"):
+        access_ns(WithBaselines(row, [unknown]))
 
 
 @pytest.mark.parametrize(("kept", "mode", "arrangement"), [(0.1, "native", "shared"), (0.5, "generic", "shared")])

@@ -88,9 +88,10 @@ def access_ns(trial: WithBaselines) -> float:
     shown = [base for base in trial.baselines if _costs_show(base)]
     if not shown:
         raise Absent("N = 0 is not limited by the DUT" if trial.baselines else _NO_BASELINE)
-    with_work, zeros = _known_cpu_ns(row), [cpu_ns(base) for base in shown]
-    without_work = [zero for zero in zeros if zero is not None]
-    return with_work - sum(without_work) / len(without_work) if without_work else with_work
+    with_work, zeros = _known_cpu_ns(row), [zero for base in shown if (zero := cpu_ns(base)) is not None]
+    if not zeros:
+        raise Absent("N = 0 has no time per packet: nothing was forwarded, or its CPUs were not recorded")
+    return with_work - sum(zeros) / len(zeros)
 
 
 def _require_answers(row: Row) -> None:
