@@ -26,7 +26,7 @@ class Channel:
         self._process = subprocess.Popen(["sh", "-c", before + shlex.join(argv)], **pipes)  # type: ignore[call-overload]
         self.exit_status, self.status_event, self.closed = -1, threading.Event(), False
         self.lock, self.remote_chanid, self.transport = threading.Lock(), 0, self
-        self.clear_to_send = threading.Event()
+        self.clear_to_send, self.clear_to_send_lock = threading.Event(), threading.Lock()
         self.clear_to_send.set()
         threading.Thread(target=self._wait, daemon=True).start()
 
@@ -43,7 +43,10 @@ class Channel:
     def _wait_for_send_window(self, size: int) -> int:
         return min(size, 1 << 15)
 
-    def _send_user_message(self, message: paramiko.Message) -> None:
+    def is_active(self) -> bool:
+        return True
+
+    def _send_message(self, message: paramiko.Message) -> None:
         sent = paramiko.Message(message.asbytes())
         assert (sent.get_byte(), sent.get_int()) == (cMSG_CHANNEL_DATA, self.remote_chanid)
         self._process.stdin.write(sent.get_binary())

@@ -4,10 +4,12 @@ import gc
 import threading
 import time
 import tracemalloc
+from contextlib import nullcontext
 
 import paramiko
 import pytest
-from paramiko.common import MSG_CHANNEL_SUCCESS, cMSG_CHANNEL_DATA, cMSG_CHANNEL_EOF
+from paramiko.common import MSG_CHANNEL_SUCCESS
+from paramiko.packet import Packetizer
 
 from xdplab.errors import HostError
 from xdplab.hosts import ssh
@@ -43,23 +45,42 @@ def test_what_a_connection_remembers_of_its_commands_is_bounded(ssh_lab: Lab, mo
     assert late.read_line(5) == "late"
 
 
-@pytest.mark.parametrize("late_one", [cMSG_CHANNEL_EOF, cMSG_CHANNEL_DATA])
-def test_a_command_that_ends_before_its_input_does_leaves_the_connection_whole(
-    ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch, late_one: bytes
-) -> None:
+class Late(threading.Event):
+    """A connection may send; all but its own thread notice it late."""
+
+    def __init__(self, connection: threading.Thread) -> None:
+        super().__init__()
+        self._connection = connection
+        self.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if threading.current_thread() is not self._connection:
+            time.sleep(0.3)
+        return super().wait(timeout)
+
+
+@pytest.mark.parametrize("is_input", [True, False])
+def test_a_command_that_ends_before_its_input_does_leaves_the_connection_whole(ssh_lab: Lab, is_input: bool) -> None:
     """sshd ends the connection on which input, or its end, comes behind its channel's close."""
     host = SshHost("dut", ssh_lab.dut._address)  # type: ignore[attr-defined]
-    connection, send = host._transport(), paramiko.Transport._send_user_message  # type: ignore[attr-defined]
-
-    def late(transport: paramiko.Transport, message: paramiko.Message) -> None:
-        if message.asbytes()[:1] == late_one:
-            time.sleep(0.3)
-        send(transport, message)
-
-    monkeypatch.setattr(paramiko.Transport, "_send_user_message", late)
-    for _ in range(3):
-        host.run(["true"], stdin=b"unread")
+    connection = host._transport()
+    process = host.start(["sleep", "0.1"], deadline_s=5)
+    connection.clear_to_send = Late(connection)  # type: ignore[attr-defined]
+    with pytest.raises(HostError, match="no longer reads") if is_input else nullcontext():
+        process.send(b"unread") if is_input else process._close_stdin()
     host.run(["sleep", "0.5"])
+    assert host._transport() is connection
+    host.close()
+
+
+def test_input_goes_on_while_keys_are_exchanged(ssh_lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long run exchanges them each 512 MB, and paramiko's thread must not wait for the thread that sends."""
+    for name, size in (("REKEY_BYTES", 1 << 23), ("REKEY_BYTES_OVERFLOW_MAX", 1 << 60)):
+        monkeypatch.setattr(Packetizer, name, size)
+    host = SshHost("dut", ssh_lab.dut._address)  # type: ignore[attr-defined]
+    connection = host._transport()
+    for _ in range(2):
+        assert host.run(["wc", "-c"], stdin=bytes(30_000_000), deadline_s=20).text.strip() == "30000000"
     assert host._transport() is connection
     host.close()
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from xdplab.errors import HostError, HostLostError, LabError
 from xdplab.hosts import Result
@@ -176,39 +176,45 @@ class SshProcess(StreamedProcess):
         _end(self._channel)
 
 
-@contextlib.contextmanager
-def _input_of(channel: paramiko.Channel) -> Iterator[None]:
-    """Hold a channel open while a packet of input, or its end, is sent.
-
-    sshd ends the whole connection if one comes behind a channel's close. paramiko's own functions send both without the
-    lock, and its thread may answer the command's end in between.
-    """
-    if channel.transport is not None:  # while keys are exchanged nothing is sent, and what comes may wait for the lock
-        channel.transport.clear_to_send.wait(ANSWER_S)
-    with channel.lock:
-        yield
-
-
 def _send(channel: paramiko.Channel, data: memoryview) -> int:
     """Send a packet of input, and return how much of ``data`` it took. Raises OSError if the command has ended."""
     message = paramiko.Message()
     message.add_byte(_CHANNEL_DATA)
     message.add_int(channel.remote_chanid)
-    with _input_of(channel):
+    with channel.lock:
         size = channel._wait_for_send_window(len(data))  # type: ignore[attr-defined]  # 0 for a channel that is closed
-        if size == 0 or channel.transport is None:
-            raise OSError("the command has ended")
-        message.add_string(bytes(data[:size]))
-        channel.transport._send_user_message(message)  # type: ignore[attr-defined]
+    message.add_string(bytes(data[:size]))
+    if not (size and _post(channel, message)):
+        raise OSError("the command has ended")
     return int(size)
 
 
 def _end_input(channel: paramiko.Channel) -> None:
     """Tell the far side that no input follows, unless its command has ended."""
-    with _input_of(channel):
+    with channel.lock:
         message = channel._send_eof()  # type: ignore[attr-defined]  # None for a channel that is closed
-        if message is not None and channel.transport is not None:
-            channel.transport._send_user_message(message)  # type: ignore[attr-defined]
+    if message is not None:
+        _post(channel, message)
+
+
+def _post(channel: paramiko.Channel, message: paramiko.Message) -> bool:
+    """Send input, or its end, on an open channel; return False if it is closed. Raises TimeoutError after ANSWER_S.
+
+    sshd ends the whole connection if either comes behind a channel's close. paramiko's own functions do not look again
+    once they may send; its thread, which answers a command's end with the close, marks the channel first. They cannot
+    hold the channel's lock until then: in a key exchange its thread may need it.
+    """
+    transport: Any = channel.transport
+    until = time.monotonic() + ANSWER_S
+    while transport.is_active() and not channel.closed:
+        transport.clear_to_send.wait(0.1)  # not set in a key exchange
+        with transport.clear_to_send_lock:
+            if transport.clear_to_send.is_set() and not channel.closed:
+                transport._send_message(message)
+                return True
+        if time.monotonic() > until:
+            raise TimeoutError("the connection sends nothing")
+    return False
 
 
 def _end(channel: paramiko.Channel) -> None:
