@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.entry import ending_with_output
-from tests.oracle.derive import SAMPLE, at, opened_once
+from tests.oracle.derive import SAMPLE, at
 from tests.oracle.kinds import RECORDED
 from tests.unpack import unpacked
 
@@ -51,7 +51,7 @@ def test_each_verb_works_or_says_in_one_line_why_not(name: str, tmp_path: Path) 
         "resume": ["resume", name],
         "runs": ["runs", "."],
     }
-    with at(tmp_path), opened_once():
+    with at(tmp_path):
         prepared(name)
         ended = {
             verb: ending_with_output(argv)

@@ -108,7 +108,7 @@ def test_recorders_that_were_started_are_ended_whatever_fails() -> None:
     log: list[str] = []
     ends = dict.fromkeys(("perf", "sar"), (0, b"", b""))
     one = probe.CounterProbe(host(ends=ends, log=log), "dut", "v1", "/d", None)  # type: ignore[arg-type]
-    with pytest.raises(StopIteration):
+    with pytest.raises(KeyError):
         one.start(["perf", "nonsuch"], deadline_s=7)
     assert log == [], "one that is not there is not left out in silence"
     with one.make_ready(["perf", "sar"], deadline_s=7) as recording:

@@ -39,14 +39,17 @@ class Calls(list[str]):
 
         return block
 
-    def require_those_of(self, file: Path) -> None:
-        assert "\n".join(self).splitlines() == file.read_text().splitlines()
+    @property
+    def lines(self) -> list[str]:
+        return "\n".join(self).splitlines()
 
 
 def shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return ",".join(f"{key}={shown(one)}" for key, one in value.items())
-    if isinstance(value, list | tuple | set):
+    if isinstance(value, set):
+        value = sorted(value)
+    if isinstance(value, list | tuple):
         return f"[{' '.join(map(shown, value))}]"
     if isinstance(value, Point):
         return f"{value.frame_bytes}B*{value.queues}"
@@ -57,7 +60,7 @@ def shown(value: Any) -> str:
     if isinstance(value, TrialContext | TrialFacts | Trial | KernelSide):
         return type(value).__name__
     if isinstance(value, bytes):
-        return value.hex().rstrip("0")
+        return f"{value.hex().rstrip('0')} of {len(value)} B"
     if isinstance(value, XdpRequest | AfxdpRequest):
         return f"({' '.join(value.argv('')[1:])})"
     if hasattr(value, "interface") and hasattr(value, "host"):

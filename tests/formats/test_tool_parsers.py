@@ -82,6 +82,18 @@ def test_each_field_is_of_its_own_place(parser: Callable[[str], object], text: s
     assert parser(text) == record
 
 
+def test_what_real_tools_printed_is_read() -> None:
+    counts = {count.event: count for count in perf.parse_perf_json(recorded("perf_all.jsonl"))}
+    assert (counts["cycles"].value, counts["cycles"].reason) == (None, "<not supported>")
+    assert (counts["cpu-clock"].value, counts["cpu-clock"].unit) == (603.867199, "msec")
+    link = proc.parse_link(recorded("iplink_generic.json"))
+    assert (link.interface, link.rx.packets, link.tx.packets, link.tx.bytes) == ("vd0", 1, 3, 270)
+    assert ethtool.parse_rings(recorded("ethtool_g.txt")).current == ethtool.Rings(256, 256)
+    assert ethtool.parse_channels(recorded("ethtool_l.txt")).current == ethtool.Channels(8, 8, None)
+    first, _ = proc.parse_procstat(recorded("procstat.txt"))
+    assert (first.cpu, first.user, first.idle, first.softirq) == (0, 489, 68341, 13)
+
+
 def test_guest_and_stolen_time_is_no_work_of_this_machine() -> None:
     ticks = proc.CpuTicks(0, 1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000)
     assert (ticks.busy, ticks.total) == (1_100_111, 11_111_111)

@@ -571,24 +571,28 @@ echo $(($(date +%s%N) - began)); exit $code
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_signal_ends_it_within_100_ms_with_all_it_has(traffic_bench: Bench, engine: str) -> None:
-    lab = traffic_bench.lab
-    times: list[int] = []
+    times: dict[str, list[int]] = {"INT": [], "TERM": []}
     with traffic_bench.dut("reflect"):
-        while len(times) < 2 or (min(times) > 1e8 and len(times) < 20):
-            argv = [traffic_bench.xdpgen, "--interface", lab.tg_interface, "--engine", engine, "--bursts", "long:30"]
-            argv = [("INT", "TERM")[len(times) % 2], *argv, "--fifo", str(FIFO)]
-            process = lab.tg.start(["chrt", "--rr", "1", "sh", "-c", TIMED_END, "sh", *argv], deadline_s=40.0)
-            while not sends(process.read_line(5.0)):
-                pass
-            process.write_line("end")
-            result = process.wait(5.0)
-            printed, ended_ns, _ = result.stdout.rsplit(b"\n", 2)
-            times.append(int(ended_ns))
-            output = parse_output(printed + b"\n")
-            assert result.exit_code == 0
-            assert output.bursts[0].summary.interrupted
-            assert output.bursts[0].summary.rx_packets == output.bursts[0].summary.tx_packets > 0
-    assert min(times) < 1e8, times  # the best of several: others may hold the kernel's network lock
+        for signal, ns in times.items():
+            while not ns or (min(ns) > 1e8 and len(ns) < 10):  # others may hold the kernel's network lock
+                ns.append(_ended_ns(traffic_bench, engine, signal))
+    assert all(min(ns) < 1e8 for ns in times.values()), times
+
+
+def _ended_ns(bench: Bench, engine: str, signal: str) -> int:
+    argv = [bench.xdpgen, "--interface", bench.lab.tg_interface, "--engine", engine, "--bursts", "long:30"]
+    timed = ["chrt", "--rr", "1", "sh", "-c", TIMED_END, "sh", signal, *argv, "--fifo", str(FIFO)]
+    process = bench.lab.tg.start(timed, deadline_s=40.0)
+    while not sends(process.read_line(5.0)):
+        pass
+    process.write_line("end")
+    result = process.wait(5.0)
+    printed, ended_ns, _ = result.stdout.rsplit(b"\n", 2)
+    output = parse_output(printed + b"\n")
+    assert result.exit_code == 0
+    assert output.bursts[0].summary.interrupted
+    assert output.bursts[0].summary.rx_packets == output.bursts[0].summary.tx_packets > 0
+    return int(ended_ns)
 
 
 def sends(line: str | None) -> bool:

@@ -240,6 +240,7 @@ def test_a_lab_that_goes_down_while_status_asks_is_not_up(
     with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor() as meanwhile:
         place.bind(listener)
         listener.listen()
+        listener.settimeout(10)
         status = meanwhile.submit(labs.status)
         connection, _ = listener.accept()
         with connection:

@@ -41,8 +41,8 @@ def values_by_scope(trials: pd.DataFrame) -> list[Values]:
     for (lab, point, text), rows in recorded.groupby(["lab", "point_id", "settings"], sort=False, dropna=False):
         for name in names:
             value = parsed[text].get(name, ABSENT)
-            where = str(lab)  # null is not equal to itself
-            scope = scopes.setdefault((where, point) if is_of_port(name) else (where,), {})
+            where = str(lab), str(point)  # null is not equal to itself
+            scope = scopes.setdefault(where if is_of_port(name) else where[:1], {})
             scope.setdefault(name, {}).setdefault(value, []).extend(rows.index)
     return list(scopes.values())
 

@@ -87,11 +87,11 @@ SCRIPTS = tuple(row.script for row in RECORDERS if row.script)
 
 
 def collector(name: str) -> Collector:
-    return next(row for row in COLLECTORS if row.name == name)
+    return {row.name: row for row in COLLECTORS}[name]
 
 
 def recorder(name: str) -> Recorder:
-    return next(row for row in RECORDERS if row.name == name)
+    return {row.name: row for row in RECORDERS}[name]
 
 
 def snapshot_file(role: Role, name: str, when: When, extension: str) -> str:

@@ -159,7 +159,7 @@ def test_all_that_a_session_asks_for_is_in_its_order(session: TrafficSession, ca
             assert again is not None
             assert (again.lost, again.booted) == ("vg0: its watchdog is gone", ("tg",) * boots)
         calls.append("\nend")
-    calls.require_those_of(WHOLE)
+    assert calls.lines == WHOLE.read_text().splitlines()
     assert machine is not session._context.machine
     assert alone is session._context.alone
     assert (machine.kernel, machine.tg_machine) == ("6.1.0", TimingLimits("tsc", 950_000))

@@ -234,7 +234,7 @@ def test_a_trial_goes_through_its_phases_and_records_all_that_it_learnt(
     calls += ["", *sorted(str(path.relative_to(raw)) for path in raw.rglob("*") if path.is_file()), ""]
     assert learnt.pop("point") == json.loads(json.dumps(mine.factors()))
     calls += [f"{name}: {json.dumps(value)}" for name, value in learnt.items()]
-    calls.require_those_of(WHOLE)
+    assert calls.lines == WHOLE.read_text().splitlines()
 
 
 def test_what_a_trial_began_is_ended_though_a_phase_fails(
@@ -374,7 +374,7 @@ def test_what_a_point_says_of_its_traffic_reaches_the_generator(
         context.pdr = {point.pdr_key: 1000.0 for point in asked}
         for point in asked:
             sender(context, point, deadline_s=64)
-    sessions.require_those_of(SENT)
+    assert sessions.lines == SENT.read_text().splitlines()
 
 
 def test_a_burst_alone_is_sent_after_a_warm_up_and_its_session_is_ended(
