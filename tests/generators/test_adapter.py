@@ -27,7 +27,7 @@ from xdplab.generators.adapter import Capabilities
 from xdplab.generators.moongen import CAPABILITIES as MOONGEN
 from xdplab.generators.moongen import moongen
 from xdplab.generators.testpmd import CAPABILITIES as TESTPMD
-from xdplab.generators.testpmd import testpmd
+from xdplab.generators.testpmd import testpmd as on_dpdk
 from xdplab.hosts.local import LocalHost
 
 
@@ -187,7 +187,7 @@ CAN = {
 
 
 def test_generators_of_dpdk_are_started_with_what_their_hosts_have() -> None:
-    dpdk = testpmd("/t", port=2, cores=(3, 1), eal=("-a", "x"))
+    dpdk = on_dpdk("/t", port=2, cores=(3, 1), eal=("-a", "x"))
     words = dpdk.argv(GeneratorSettings("testpmd", "0").changed(flows=7), "tool")
     assert words[:10] == [
         "sh",
