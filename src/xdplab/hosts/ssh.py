@@ -45,7 +45,6 @@ CHANNELS_KNOWN = 256
 """How many of the last commands' channels are kept, for late messages about ended ones."""
 
 _CHUNK = 1 << 16
-_CHANNEL_DATA = bytes([94])  # SSH_MSG_CHANNEL_DATA of RFC 4254
 _LOST = (paramiko.SSHException, OSError, EOFError)
 
 # Writes a file beside the target, syncs and checks it, and then renames it: a full disk leaves the old file or none.
@@ -179,7 +178,7 @@ class SshProcess(StreamedProcess):
 def _send(channel: paramiko.Channel, data: memoryview) -> int:
     """Send a packet of input, and return how much of ``data`` it took. Raises OSError if the command has ended."""
     message = paramiko.Message()
-    message.add_byte(_CHANNEL_DATA)
+    message.add_byte(paramiko.common.cMSG_CHANNEL_DATA)
     message.add_int(channel.remote_chanid)
     with channel.lock:
         size = channel._wait_for_send_window(len(data))  # type: ignore[attr-defined]  # 0 for a channel that is closed
@@ -200,9 +199,9 @@ def _end_input(channel: paramiko.Channel) -> None:
 def _post(channel: paramiko.Channel, message: paramiko.Message) -> bool:
     """Send input, or its end, on an open channel; return False if it is closed. Raises TimeoutError after ANSWER_S.
 
-    sshd ends the whole connection if either comes behind a channel's close. paramiko's own functions do not look again
-    once they may send; its thread, which answers a command's end with the close, marks the channel first. They cannot
-    hold the channel's lock until then: in a key exchange its thread may need it.
+    sshd ends the whole connection if either comes behind a channel's close. paramiko's thread answers a command's end
+    with that close: it marks the channel closed, then sends under the lock that is held here. The functions of paramiko
+    look at the mark before they wait for that lock. The channel's own lock would not do: a key exchange needs it.
     """
     transport: Any = channel.transport
     until = time.monotonic() + ANSWER_S
