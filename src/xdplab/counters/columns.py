@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from math import fsum
 from pathlib import Path
 
 from xdplab.absent import Absent
@@ -50,7 +51,7 @@ def _perf(event: str, scope: Scope = DUT_CPUS) -> Compute:
 
 
 def _perf_sum(readings: Readings, event: str, scope: Scope) -> float:
-    return sum(cpu.perf_by_cpu(readings, event, readings.own_cpus(scope)).values())
+    return fsum(cpu.perf_by_cpu(readings, event, readings.own_cpus(scope)).values())
 
 
 def _perf_running(readings: Readings) -> float:

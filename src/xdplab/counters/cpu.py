@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import pairwise
+from math import fsum
 from statistics import fmean
 
 from xdplab.absent import Absent
@@ -41,7 +42,7 @@ MOST_TICKS = 1 / 50
 def cores(readings: Readings, scope: Scope, kind: str) -> float:
     """Return how many CPUs of ``scope`` were `busy`, in `softirq`, or had `steal` on average."""
     shares = _shares(_bounds(readings, scope.machine), kind)
-    return sum(share for cpu, share in shares.items() if readings.chosen(scope, cpu))
+    return fsum(share for cpu, share in shares.items() if readings.chosen(scope, cpu))
 
 
 def at_work(readings: Readings) -> int:
@@ -165,7 +166,7 @@ def _clock_at(readings: Readings, when: When) -> float:
 
 def clock_by_perf(readings: Readings) -> float:
     """Return perf's cycles over busy time, summed over the CPUs that may do the DUT's work."""
-    cycles = sum(perf_by_cpu(readings, "cycles", readings.working).values())
+    cycles = fsum(perf_by_cpu(readings, "cycles", readings.working).values())
     before, after = ({row.cpu: row.busy for row in readings.procstat("dut", when)} for when in ("before", "after"))
     ticks = sum(difference(before[cpu], after[cpu]) for cpu in readings.working if cpu in before and cpu in after)
     if not cycles or 2 * len(readings.working) > MOST_TICKS * ticks:

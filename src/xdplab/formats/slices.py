@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, fsum, log
 from statistics import median
 
 from xdplab.formats.reading import as_list, count_field, objects_of, refuse
@@ -77,7 +77,7 @@ def ratio_of(slices: Sequence[Slice]) -> SlicedRatio | str:
     if len(pairs) < LEAST_PAIRS:
         return f"only {len(pairs)} pairs of slices carried frames"
     logs = [log(first.frames / first.seconds) - log(other.frames / other.seconds) for first, other in pairs]
-    rates = [sum(one.frames for one in side) / sum(one.seconds for one in side) for side in _sides(slices)]
+    rates = [sum(one.frames for one in side) / fsum(one.seconds for one in side) for side in _sides(slices)]
     return SlicedRatio(exp(median(logs)), rates[0] / rates[1], len(pairs))
 
 

@@ -80,10 +80,7 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         """Open an existing run. Raises ResultsError if ``path`` is not a run, or was killed before it had a plan."""
-        try:
-            real = path.resolve()
-        except (OSError, RuntimeError) as error:
-            raise ResultsError(f"{path} is not a run directory (a link that leads to itself)") from error
+        real = Path(os.path.realpath(path))  # of a link that leads to itself too, which `resolve` refuses up to 3.12
         path = path if path.absolute() == real else real  # a link may be changed while the run is used
         if not (path / "journal.jsonl").is_file():
             raise ResultsError(f"{path} is not a run directory (it has no journal.jsonl)", remedy=_runs_in(path))

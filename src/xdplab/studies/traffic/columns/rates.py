@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import fsum
+
 from xdplab.absent import Absent, required
 from xdplab.analysis.count_rules import COUNT_TOLERANCE, returns_frames
 from xdplab.analysis.values import Row as Values
@@ -126,7 +128,7 @@ def _slices(t: TrialSource) -> SlicedRatio:
 
 
 def _overhead(t: TrialSource) -> float:
-    sent_s = sum(burst.summary.duration_s for burst in t.bursts.values())
+    sent_s = fsum(burst.summary.duration_s for burst in t.bursts.values())
     return t.attempt.duration_s - sent_s - (t.facts.waited_s or 0.0)
 
 
