@@ -167,10 +167,12 @@ ACROSS_TRIALS: tuple[Column[WithBaselines], ...] = (
            "the limit",
            ns_per_packet),
     Column("access_ns", "float", "time",
-           "1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, per CPU and less what other "
-           "work took",
+           "all N accesses of a packet: 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, "
+           "per CPU and less what other work took",
            access_ns),
-    Column("testrun_ns", "float", "time", "testrun_raw_ns minus that of N = 0; null for a user's program", testrun_ns),
+    Column("testrun_ns", "float", "time",
+           "all N accesses of a packet: testrun_raw_ns minus that of N = 0; null for a user's program",
+           testrun_ns),
 )  # fmt: skip
 _BY_NAME = by_name(ACROSS_TRIALS)
 
