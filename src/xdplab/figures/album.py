@@ -30,7 +30,6 @@ from xdplab.figures.marks import View
 from xdplab.figures.outcome import Drawn
 from xdplab.figures.save import mapped, provenance, save
 from xdplab.figures.styles import STYLES
-from xdplab.figures.views import believable
 from xdplab.run.disk import write_whole
 
 MOST_FIGURES = 12  # per name: more are not looked at
@@ -87,7 +86,7 @@ def views_of(
         except FigureError as error:
             yield stem, error
             continue
-        parts = list(split(request.trials, request.layout.rest, believable(request.trials, request.value)))
+        parts = list(split(request.trials, request.layout.rest, request.shown))
         for rest, rows in parts[: MOST_FIGURES - count]:
             yield "-".join((stem, *rest)), _view(name, request, rows, (*apart, *request.layout.rest))
         count += len(parts)
@@ -102,11 +101,11 @@ CHOOSE = "choose with --where, in a notebook with where="
 
 def _view(name: str, request: FigureRequest, rows: pd.DataFrame, apart: tuple[str, ...]) -> View | FigureError:
     layout = Layout(request.layout.x, request.layout.hue, request.layout.panel)
-    shown = believable(rows, request.value)
-    if layout.hue and len(shown[list(layout.hue)].drop_duplicates()) > MAX_HUES:
+    part = FigureRequest(name, rows, layout, request.value, apart)
+    if layout.hue and len(part.shown[list(layout.hue)].drop_duplicates()) > MAX_HUES:
         return FigureError(f"more than {MAX_HUES} levels of {' and '.join(layout.hue)}", remedy=CHOOSE)
     try:
-        return entry_named(name).build(FigureRequest(name, rows, layout, request.value, apart))
+        return entry_named(name).build(part)
     except MixedPointsError as error:
         return FigureError(error.message, remedy=error.remedy)
 

@@ -48,7 +48,7 @@ def _each_once(trials: pd.DataFrame) -> pd.DataFrame:
     """Return each trial once: a table of quantiles, counters or queues has a row for each of them, and N = 0 stands in
     every series that it is lent to."""
     keys = [name for name in ("run_id", "trial_id") if name in trials]
-    if "trial_id" not in keys or trials["trial_id"].isna().any():
+    if "trial_id" not in keys or trials["trial_id"].is_unique or trials["trial_id"].isna().any():
         return trials
     return trials.drop_duplicates(keys)
 
@@ -107,7 +107,9 @@ def _held(shown: pd.DataFrame, used: Sequence[str], apart: Sequence[str], *, alw
 
 def _reasons(rows: pd.DataFrame, verdict: str) -> list[str]:
     """Return one phrase per mode and reason, ``native (1 point): the TG was deaf``; a mode has one reason per lab."""
-    chosen = rows[rows["verdict"].eq(verdict).fillna(False)]
+    chosen = rows[rows["verdict"].isin([verdict])]
+    if chosen.empty:
+        return []
     keys = [chosen["mode"]] if verdict == "unsupported" else [chosen["mode"], same_reason(chosen)]
     phrases = []
     for _, group in chosen.groupby(keys, dropna=False, sort=False):
@@ -133,6 +135,16 @@ class Captioned:
         return _drawn(self.trials, self.request.value)
 
     @cached_property
+    def others(self) -> pd.DataFrame:
+        """The trials that are not valid, with what their verdicts say."""
+        return self.trials.loc[~self.trials["verdict"].isin(["valid"]), ["verdict", "mode", "point_id", "reason"]]
+
+    @cached_property
+    def measured(self) -> pd.DataFrame:
+        """Each trial that was measured, once."""
+        return _each_once(_judged(self.trials))
+
+    @cached_property
     def one_count(self) -> str:
         return _one_count(self.shown)
 
@@ -146,8 +158,7 @@ def short_caption(figure: Captioned) -> tuple[str, ...]:
 
     The file beside the figure has the rest.
     """
-    trials, shown = figure.trials, figure.shown
-    value, used, apart = figure.request.value, figure.request.used, figure.request.apart
+    shown, used, apart = figure.shown, figure.request.used, figure.request.apart
     places = [lab_words(str(lab)) for lab in levels(shown, "lab")]
     parts = [" and ".join(places), *(FACTORS["arrangement"].label(v) for v in levels(shown, "arrangement"))]
     believed = rows_where(shown, ~shown["verdict"].eq("invalid").fillna(False))  # invalid ones are in no mean
@@ -160,9 +171,9 @@ def short_caption(figure: Captioned) -> tuple[str, ...]:
         low, high = int(counts.min()), int(counts.max())
         parts.append(f"n = {low if low == high else f'{low} to {high}'}")
     first = " · ".join(part for part in parts if part)
-    absent = [line for verdict in ("unsupported", "failed") for line in _absent(trials, verdict, shown)]
+    absent = [line for verdict in ("unsupported", "failed") for line in _absent(figure.others, verdict, shown)]
     unequal = "Not the same work in every mode." if figure.unequal_work else ""
-    warned = [unequal, *absent, figure.one_count, _without_value(trials, value, why=False)]
+    warned = [unequal, *absent, figure.one_count, _without_value(figure, why=False)]
     return tuple(
         part for part in (first, _held(shown, used, apart, always=True), " ".join(filter(None, warned))) if part
     )
@@ -171,7 +182,9 @@ def short_caption(figure: Captioned) -> tuple[str, ...]:
 def _absent(trials: pd.DataFrame, verdict: str, shown: pd.DataFrame) -> list[str]:
     """Name the modes whose points have no trial to show, ``Unsupported: offload.``; of a mode that has other points to
     show, say how many: ``Failed: native (1 point).``"""
-    chosen = trials[trials["verdict"].eq(verdict).fillna(False)]
+    chosen = trials[trials["verdict"].isin([verdict])]
+    if chosen.empty:
+        return []
     chosen = chosen[~chosen["point_id"].isin(shown["point_id"].dropna())]
     drawn = levels(shown, "mode")
     parts = []
@@ -250,9 +263,9 @@ def because(reasons: Iterable[str], things: Iterable[str] = ()) -> str:
     return "; ".join(phrases[:MOST_REASONS] + ([f"and {more} more reasons"] if more > 0 else []))
 
 
-def _without_value(trials: pd.DataFrame, value: str, *, why: bool) -> str:
+def _without_value(figure: Captioned, *, why: bool) -> str:
     """Say how many measured trials have no value, and why: a missing point looks like one that was not planned."""
-    judged = _each_once(_judged(trials))
+    judged, value = figure.measured, figure.request.value
     if value not in judged or "null_reasons" not in judged:
         return ""
     name = MADE_OF.get(value, value)
@@ -269,7 +282,7 @@ def caption(
 
     ``used`` factors differ among the marks; ``notes`` are the view's own; ``intervals`` names what error bars are.
     """
-    trials, shown, request = figure.trials, figure.shown, figure.request
+    shown, request = figure.shown, figure.request
     first = "; ".join(
         part
         for part in (
@@ -285,7 +298,7 @@ def caption(
         figure.one_count,
         _few_cpus(shown),
         figure.unequal_work,
-        _without_value(trials, request.value, why=True),
-        *_not_shown(trials),
+        _without_value(figure, why=True),
+        *_not_shown(figure.others),
     )
     return tuple(part for part in parts if part)

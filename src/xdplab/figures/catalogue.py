@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,9 @@ from xdplab.figures.factors import (
     FigureChoice,
     FigureRequest,
     arrange,
+    believable,
     compound,
+    is_believable,
     label_column,
     levels,
     taken,
@@ -73,7 +75,7 @@ def _by_accesses(trials: pd.DataFrame, value: str) -> pd.DataFrame:
 def _lines(trials: pd.DataFrame, value: str) -> pd.DataFrame:
     """Keep the series with two or more N, if there are any: a single N (a baseline by size) makes no line."""
     held = key_of(trials, SERIES)
-    shown = views.is_believable(trials, value)
+    shown = is_believable(trials, value)
     counts = trials["accesses"][shown].groupby(held[shown]).nunique()
     if counts.max() < 2:
         return trials
@@ -83,7 +85,7 @@ def _lines(trials: pd.DataFrame, value: str) -> pd.DataFrame:
 def _throughput(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     value = value or "forwarded_pps"
     rows = _by_accesses(_at_max(trials), value)
-    if rows["accesses"][views.is_believable(rows, value)].nunique() < 2:
+    if rows["accesses"][is_believable(rows, value)].nunique() < 2:
         raise NotApplicableError("only one N was measured: a plan's `accesses` takes several")
     return rows, value
 
@@ -189,7 +191,7 @@ def _latency(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str
 def _counters(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
     counted = only(trials, trials["accesses"].notna(), NO_ACCESSES)
     rows = views_traffic.melted_counters(with_baselines(_at_max(counted)))
-    if not views.is_believable(rows, "counter_value").any():
+    if not is_believable(rows, "counter_value").any():
         why = why_null(trials, [counter.column for counter in views_traffic.COUNTERS])
         raise NotApplicableError(f"no counter has a value{why}")
     return _lines(rows, "counter_value"), "counter_value"
@@ -306,7 +308,7 @@ def prepared(name: str, trials: pd.DataFrame, choice: FigureChoice) -> tuple[Fig
     if trials.empty:
         raise NotApplicableError("no trial was measured")
     rows, column = entry.select(settled(trials), value)
-    shown = views.believable(rows, column)
+    shown = believable(rows, column)
     layout = arrange(shown, entry.x, choice, entry.hues, entry.panels)
     return entry, FigureRequest(name, rows, layout, column)
 
@@ -320,8 +322,7 @@ def view(name: str, trials: pd.DataFrame, **choice: Any) -> View:
         raise FigureError("compare needs two runs", remedy="use compare_view(compare(a, b)) or xdplab compare A B")
     wanted = FigureChoice(**choice)
     entry, request = prepared(name, chosen(trials, wanted.where or {}), wanted)
-    shown = views.believable(request.trials, request.value)
-    return entry.build(FigureRequest(name, request.trials, compound(shown, request.layout), request.value))
+    return entry.build(replace(request, layout=compound(request.shown, request.layout)))
 
 
 def figure(name: str, trials: pd.DataFrame, *, ax: Axes | None = None, **options: Any) -> Axes | Panels:
@@ -354,10 +355,11 @@ OF_ONE_TRIAL = ("trial_id", "rx_by_queue")
 
 
 def narrowed(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns that figures read, texts as sorted categories, unless they are ordered ones already; of the
-    reasons of nulls those of figures."""
+    """Return the columns that figures read, texts as sorted categories, unless they are such or ordered ones already;
+    of the reasons of nulls those of figures."""
     kept = trials[[name for name in trials if name in READ]]
-    texts = [str(name) for name in kept if name not in OF_ONE_TRIAL and _is_text(kept[name].dtype)]
+    texts = [str(name) for name, dtype in kept.dtypes.items() if name == REASONS or _is_text(dtype)]
+    texts = [name for name in texts if name not in OF_ONE_TRIAL]
     return kept.assign(**{name: _categories(kept[name], _of_figures if name == REASONS else str) for name in texts})
 
 
@@ -379,7 +381,9 @@ memory of what is left."""
 
 def _is_text(dtype: object) -> bool:
     if isinstance(dtype, pd.CategoricalDtype):
-        return not dtype.ordered and pd.api.types.is_string_dtype(dtype.categories.dtype)
+        levels = dtype.categories
+        settled = dtype.ordered or (levels.dtype == "str" and levels.is_monotonic_increasing)
+        return not settled and pd.api.types.is_string_dtype(levels.dtype)
     return isinstance(dtype, pd.StringDtype)
 
 

@@ -6,7 +6,6 @@ This module knows no trials and no units: the view and its look define what a nu
 from __future__ import annotations
 
 import io
-import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -106,8 +105,7 @@ def draw(view: View, style: str | Style = DEFAULT_STYLE, *, ax: Axes | None = No
 
 def _drawn(view: View, style: Style) -> NDArray[Any]:
     marks, look = view.marks, view.look
-    with applied(style), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "constrained_layout not applied")  # `unreadable` sees it
+    with applied(style):
         places = _places(_order(look.order.panels, marks["panel"]), style, look, _categories(marks, look))
         axes = _grid(places, style, look, _categories(marks, look))
         shown = [(ax, panel) for ax, panel in zip(axes.flat, places.flat, strict=True) if panel is not None]
@@ -128,7 +126,7 @@ def _drawn(view: View, style: Style) -> NDArray[Any]:
         place_legend(sheet, kinds.legend_entries(marks, look, hues, cut=cut), look.words.hue_title, style)
         place_caption(sheet, view.short_caption if style.captioned else (), style)
         place_title(sheet, look.words.title if style.titled else "", style)
-        settle(sheet, [ax for ax, _ in shown], categorical=look.axes.x_scale == "category")
+        settle(sheet, axes, categorical=look.axes.x_scale == "category")
     return axes
 
 
@@ -223,8 +221,7 @@ def _grid(places: NDArray[Any], style: Style, look: Look, categories: Sequence[s
     rows, columns = places.shape
     below = _turned_in(categories, columns, style) if rows > 1 else 0.0
     height = style.height_in or (1.5 if places.size == 1 else rows) * style.panel_height_in + rows * below
-    sheet = Sheet(figsize=(style.width_in, height), layout="constrained")
-    sheet.get_layout_engine().set(w_pad=0.04, h_pad=0.03, hspace=0.03, wspace=0.02)  # type: ignore[union-attr,call-arg]
+    sheet = Sheet(figsize=(style.width_in, height))
     FigureCanvasAgg(sheet)
     axes = sheet.subplots(rows, columns, sharex=False, sharey=look.axes.share_y, squeeze=False)
     for ax, panel in zip(axes.flat, places.flat, strict=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from xdplab.analysis.series import rows_where
+from xdplab.analysis.values import is_null
 from xdplab.errors import FigureError
 from xdplab.figures.styles import DEFAULT_FORMATS, DEFAULT_STYLE, STYLES, Style, sized
 from xdplab.plan import factors as table
@@ -47,8 +50,9 @@ def factor_name(name: str, use: Literal["hue", "panel", "axis"]) -> str:
 def levels(trials: pd.DataFrame, name: str) -> list[object]:
     """Return the factor's levels in reading order: numbers by size, modes by their depth in the stack, and categories
     that have an order in it."""
-    values = _present(trials[name])
-    if isinstance(kind := trials[name].dtype, pd.CategoricalDtype) and kind.ordered:
+    column = trials[name]
+    values = _present(column)
+    if len(values) < 2 or (isinstance(column.dtype, pd.CategoricalDtype) and column.dtype.ordered):
         return values
     order = ORDERS.get(name, ())
     return sorted(values, key=lambda v: (order.index(v) if v in order else len(order), isinstance(v, str), v))
@@ -60,13 +64,17 @@ def _present(column: pd.Series) -> list[object]:
         counts = np.bincount(column.array.codes + 1, minlength=1)  # code -1 is null
         names = column.dtype.categories.tolist()
         return [names[place] for place in np.flatnonzero(counts[1:])]
-    return column.dropna().unique().tolist()
+    return [value for value in column.unique().tolist() if not is_null(value)]
+
+
+def varying(trials: pd.DataFrame) -> list[str]:
+    """Return the factors with more than one level, in order of the table."""
+    return [name for name in FACTORS if name in trials and len(_present(trials[name])) > 1]
 
 
 def free_factors(trials: pd.DataFrame, held: Sequence[str]) -> list[str]:
     """Return the factors with more than one level where ``held`` ones are the same, in order of the table."""
-    names = [name for name in FACTORS if name in trials and name not in held]
-    several = [name for name in names if trials[name].nunique() > 1]
+    several = [name for name in varying(trials) if name not in held]
     if not held or not several:
         return several
     _, combinations = _combined(trials, [*held, *several])
@@ -122,6 +130,18 @@ def panel_names(panel: str | Sequence[str]) -> list[str]:
     return names
 
 
+def believable(trials: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return the rows that make marks: valid and invalid ones with a value; an invalid 0 is no measurement."""
+    return rows_where(trials, is_believable(trials, value))
+
+
+def is_believable(trials: pd.DataFrame, value: str) -> pd.Series:
+    """Return whether each row makes a mark."""
+    values = trials[value].to_numpy(dtype=float, na_value=np.nan)
+    valid, invalid = (trials["verdict"].isin([verdict]).to_numpy(dtype=bool) for verdict in ("valid", "invalid"))
+    return pd.Series(~np.isnan(values) & (valid | (invalid & (values != 0))), index=trials.index)
+
+
 @dataclass(frozen=True)
 class FigureRequest:
     """The input of a view: ``trials`` with the column ``value``, settled, of one arrangement and engine."""
@@ -132,6 +152,11 @@ class FigureRequest:
     value: str
     apart: tuple[str, ...] = ()
     """Factors of which every other level has a figure of its own: this one says which level it shows."""
+
+    @cached_property
+    def shown(self) -> pd.DataFrame:
+        """The rows that make marks."""
+        return believable(self.trials, self.value)
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -149,6 +174,8 @@ def _prefer(
 
 def arrange(trials: pd.DataFrame, x: str, choice: FigureChoice, hues: Sequence[str], panels: Sequence[str]) -> Layout:
     """Choose hue and panel where the reader did not (``""`` means none), by the figure's order of preference."""
+    of_reader = [name for name in (*(choice.hues or ()), *(choice.panels or ())) if name in trials]
+    trials = trials[list(dict.fromkeys([x, *of_reader, *varying(trials)]))]  # a factor of one level is never free
     chosen_panel = _prefer(trials, choice.panels, panels, [x, *(choice.hues or ())])
     chosen_hue = _prefer(trials, choice.hues, hues, [x, *chosen_panel])
     held = list(dict.fromkeys([x, *chosen_hue, *chosen_panel]))

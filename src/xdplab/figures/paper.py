@@ -10,6 +10,7 @@ from math import ceil, radians, sin
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -98,34 +99,22 @@ def label_axes(sheet: Figure, axes: NDArray[Any], x_label: str, y_label: str, st
     sheet.text(0.5, 0, x_label, fontsize=style.font_pt, ha="center", va="bottom", gid=X_LABEL)
 
 
-def _reserve_edges(sheet: Figure) -> None:
-    """Keep panels and legend off title, caption and x label; their shares of the height are known only when that is."""
-    foot, head = 0.03, 0.0
+def _edges(sheet: Figure) -> tuple[float, float]:
+    """Place what stands along the lower and upper edge, whose heights are known only when the figure's is; return how
+    many inches it takes there."""
+    foot, head = PAD_IN[1], 0.0
     for text in sorted((text for text in sheet.texts if text.get_gid()), key=lambda text: str(text.get_gid())):
         height = _caption_height(text.get_text().count("\n") + 1, float(text.get_fontsize()))
         if text.get_gid() == TITLE:
-            text.set_y(1 - 0.03 / sheet.get_figheight())
+            text.set_y(1 - PAD_IN[1] / sheet.get_figheight())
             head += height
         else:
             text.set_y(foot / sheet.get_figheight())
             foot += height
-    if head:  # the layout makes room for a legend only where it stands at the edge
-        for legend in sheet.legends:
-            legend.set_bbox_to_anchor((0, 0, 1, 1 - head / sheet.get_figheight()), sheet.transFigure)
-            head += legend.get_window_extent().height / sheet.dpi
-    bottom, top = foot / sheet.get_figheight(), 1 - head / sheet.get_figheight()
-    sheet.get_layout_engine().set(rect=(0, bottom, 1, top - bottom))  # type: ignore[union-attr,call-arg]
-
-
-def _center_labels(sheet: Figure, shown: list[Axes]) -> None:
-    """Centre common labels on the panels: Matplotlib centres them on the figure."""
-    boxes = [ax.get_position() for ax in shown]
-    for text in sheet.texts:
-        if text.get_gid() == X_LABEL:
-            text.set_x((min(box.x0 for box in boxes) + max(box.x1 for box in boxes)) / 2)
-    label = sheet._supylabel  # type: ignore[attr-defined]
-    if label is not None:
-        label.set_y((min(box.y0 for box in boxes) + max(box.y1 for box in boxes)) / 2)
+    for legend in sheet.legends:
+        legend.set_bbox_to_anchor((0, 0, 1, 1 - head / sheet.get_figheight()), sheet.transFigure)
+        head += legend.get_window_extent().height / sheet.dpi + 2 * PAD_IN[1]
+    return foot, head
 
 
 def place_legend(sheet: Figure, entries: list[tuple[Artist, str]], title: str, style: Style) -> None:
@@ -152,7 +141,7 @@ def _legend(
     order = _row_major(len(entries), columns)
     chosen = [(_blank(), "") if place is None else entries[place] for place in order]
     legend = sheet.legend(
-        [handle for handle, _ in chosen], [entry for _, entry in chosen], loc="outside upper center", ncols=columns,
+        [handle for handle, _ in chosen], [entry for _, entry in chosen], loc="upper center", ncols=columns,
         columnspacing=1.0, handletextpad=0.5, handlelength=2.0, borderaxespad=0.2, title=title or None,
     )  # fmt: skip
     box = legend.get_window_extent()
@@ -174,14 +163,14 @@ def _blank() -> Artist:
     return Line2D([], [], linestyle="none")
 
 
-def settle(sheet: Figure, shown: list[Axes], *, categorical: bool) -> None:
+def settle(sheet: Figure, axes: NDArray[Any], *, categorical: bool) -> None:
     """Lay out, then see to tick labels that touch: break words into lines, else turn them; leave out numbers."""
-    _reserve_edges(sheet)
-    _lay_out(sheet)
+    shown = [ax for ax in axes.flat if ax.get_visible()]
+    _lay_out(sheet, axes)
     tops = [ax.get_ylim()[1] for ax in shown]
     for ax, top in zip(shown, tops, strict=True):
         _turn_values(ax, top)
-    if categorical and any(_collide(ax) for ax in shown) and not _broken_into_lines(sheet, shown):
+    if categorical and any(_collide(ax) for ax in shown) and not _broken_into_lines(sheet, axes):
         _relabel(shown, [_halved(ax) for ax in shown])
         for ax in shown:
             ax.tick_params(axis="x", rotation=TURNED)
@@ -189,20 +178,55 @@ def settle(sheet: Figure, shown: list[Axes], *, categorical: bool) -> None:
                 label.set_linespacing(1.0)
                 label.set_horizontalalignment("right")
                 label.set_rotation_mode("anchor")
-        _lay_out(sheet)
+        _lay_out(sheet, axes)
     else:
-        for ax in shown:
-            _thin(ax)
-        _lay_out(sheet)
-    _freeze(sheet)
-    _center_labels(sheet, shown)
+        thinned = [_thin(ax) for ax in shown]
+        if any(thinned):
+            _lay_out(sheet, axes)
     for ax in shown:
         _separate_words(ax)
 
 
-def _lay_out(sheet: Figure) -> None:
-    """Give panels, labels and legend their places; to draw all artists without rendering costs twice as much."""
-    sheet.get_layout_engine().execute(sheet)  # type: ignore[union-attr]
+PAD_IN = (0.04, 0.03)
+"""Room around each panel with its labels, and around the legend: beside them, and above and below."""
+
+
+def _lay_out(sheet: Figure, axes: NDArray[Any]) -> None:
+    """Give the panels one size, the largest that leaves room for what stands around them; centre common labels.
+
+    Matplotlib's own layout measures everything in the panels, four times; no label of ours depends on a panel's size.
+    """
+    (width, height), (rows, columns) = sheet.get_size_inches(), axes.shape
+    foot, head = _edges(sheet)
+    label: Any = sheet._supylabel  # type: ignore[attr-defined]
+    side = label.get_window_extent().width / sheet.dpi + 2 * PAD_IN[0] if label else 0.0
+    left, right, below, above = np.vectorize(_around, otypes=[float] * 4)(axes)
+    left, right, below, above = left.max(axis=0), right.max(axis=0), below.max(axis=1), above.max(axis=1)
+    wide = max(_LEAST_IN, (width - side - sum(left + right)) / columns)
+    high = max(_LEAST_IN, (height - foot - head - sum(below + above)) / rows)
+    x = side + np.cumsum(left) + np.cumsum(right) - right + wide * np.arange(columns)
+    y = height - head - np.cumsum(above) - np.cumsum(below) + below - high * np.arange(1, rows + 1)
+    for ax, (row, column) in zip(axes.flat, np.ndindex(axes.shape), strict=True):
+        ax.set_position((x[column] / width, y[row] / height, wide / width, high / height))
+    for text in sheet.texts:
+        if text.get_gid() == X_LABEL:
+            text.set_x((x[0] + x[-1] + wide) / 2 / width)
+    if label:
+        label.set_position((PAD_IN[0] / width, (y[-1] + y[0] + high) / 2 / height))
+
+
+_LEAST_IN = 0.01
+"""Of a panel that has no room: `unreadable` sees it."""
+
+
+def _around(ax: Axes) -> tuple[float, float, float, float]:
+    """Return how many inches a panel's labels take left, right, below and above, with the room around them."""
+    frame, dpi = ax.get_window_extent(), ax.figure.dpi
+    words = [text for text in ax.texts if text.get_in_layout()]
+    box = ax.get_tightbbox(for_layout_only=True, bbox_extra_artists=words) or frame
+    beside = (frame.x0 - box.x0, box.x1 - frame.x1, frame.y0 - box.y0, box.y1 - frame.y1)
+    left, right, below, above = (size / dpi for size in beside)
+    return left + PAD_IN[0], right + PAD_IN[0], below + PAD_IN[1], above + PAD_IN[1]
 
 
 TURNED = 30
@@ -256,18 +280,19 @@ def visible_texts(sheet: Figure, shown: Sequence[Axes]) -> list[Text]:
     return [text for text in texts if text.get_visible() and text.get_text().strip()]
 
 
-def _broken_into_lines(sheet: Figure, shown: list[Axes]) -> bool:
+def _broken_into_lines(sheet: Figure, axes: NDArray[Any]) -> bool:
     """Break tick labels into lines that are as wide as their place. Where that does not do, leave them as they are."""
+    shown = [ax for ax in axes.flat if ax.get_visible()]
     before = [[label.get_text() for label in ax.get_xticklabels()] for ax in shown]
     broken = [[_lines(words, _place(ax, label)) for words, label in zip(texts, ax.get_xticklabels(), strict=True)]
               for ax, texts in zip(shown, before, strict=True)]  # fmt: skip
     if max((text.count("\n") + 1 for texts in broken for text in texts), default=0) <= _MOST_LINES:
         _relabel(shown, broken)
-        _lay_out(sheet)
+        _lay_out(sheet, axes)
         if not any(_collide(ax) for ax in shown):
             return True
     _relabel(shown, before)
-    _lay_out(sheet)
+    _lay_out(sheet, axes)
     return False
 
 
@@ -305,17 +330,6 @@ def _separate_words(ax: Axes) -> None:
 _MOST_LINES = 4
 
 
-def _freeze(sheet: Figure) -> None:
-    """End the layout here: the solver leaves noise in the last digits, and equal figures must have equal bytes.
-
-    With any engine left, even the one that does nothing, matplotlib draws each file twice.
-    """
-    sheet.set_layout_engine(None)
-    for ax in sheet.axes:
-        x, y, width, height = (round(share, 6) for share in ax.get_position().bounds)
-        ax.set_position((x, y, width, height))
-
-
 def _turn_values(ax: Axes, top: float) -> None:
     """Stand the values of narrow bars upright, all of a panel or none, and make room above ``top``."""
     values = [text for text in ax.texts if text.get_gid() == BAR_VALUE]
@@ -335,21 +349,24 @@ def _collide(ax: Axes) -> bool:
     return any(a.x1 + space > b.x0 for a, b in pairwise(boxes))
 
 
-def _thin(ax: Axes) -> None:
+def _thin(ax: Axes) -> bool:
     """Keep the last and first label, and those between that keep clear of them; the others stand in a second line where
-    they do so there, else nowhere."""
+    they do so there, else nowhere. Return whether any is moved or left out."""
     formatter = ax.xaxis.get_major_formatter()
     if not isinstance(formatter, FixedFormatter):
-        return
+        return False
     labels = ax.get_xticklabels()
     from_last = range(len(labels))[::-1]
     kept = _clear(labels, [*from_last[:1], *from_last[-1:], *from_last[1:-1]])
+    if len(kept) == len(labels):
+        return False
     lower = _clear(labels, [place for place in from_last if place not in kept])
     for tick in (ax.xaxis.get_major_ticks()[place] for place in lower):
         tick.set_pad(mpl.rcParams["xtick.major.pad"] + LEADING * float(labels[0].get_fontsize()))
     ax.xaxis.set_major_formatter(
         FixedFormatter([label.get_text() if i in {*kept, *lower} else "" for i, label in enumerate(labels)])
     )
+    return True
 
 
 def _clear(labels: Sequence[Text], order: Sequence[int]) -> list[int]:

@@ -136,6 +136,7 @@ def applied(style: Style) -> Iterator[None]:
         "axes.titlesize": style.font_pt,
         "axes.labelsize": style.font_pt,
         "axes.titlepad": 3.0,
+        "axes.titley": 1.0,  # nothing stands between a panel and its title, for which matplotlib would look often
         "axes.linewidth": thin,
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -157,7 +158,7 @@ def applied(style: Style) -> Iterator[None]:
         "lines.markersize": style.marker_pt,
         "hatch.linewidth": thin,
         "figure.dpi": style.dpi,
-        "figure.autolayout": False,  # a sheet is laid out once, by `settle`
+        "figure.autolayout": False,  # `settle` lays a sheet out
         "figure.constrained_layout.use": False,
         "svg.hashsalt": "xdplab",  # element ids, and so the bytes, depend on the content alone
         "svg.fonttype": "path",

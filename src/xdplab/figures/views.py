@@ -11,7 +11,16 @@ import pandas as pd
 from xdplab.analysis.series import rows_where, valid
 from xdplab.errors import NotApplicableError
 from xdplab.figures.caption import MADE_OF, Captioned, caption, short_caption, why_null
-from xdplab.figures.factors import FACTORS, FigureRequest, free_factors, label_column, label_order, levels, title_of
+from xdplab.figures.factors import (
+    FACTORS,
+    FigureRequest,
+    free_factors,
+    is_believable,
+    label_column,
+    label_order,
+    levels,
+    title_of,
+)
 from xdplab.figures.marks import Axes, Look, Order, Scale, View, collect, marks_frame
 from xdplab.plan.factors import of_program
 
@@ -29,22 +38,9 @@ def unit_of(values: pd.Series, family: str) -> tuple[float, str]:
     return next(((size, unit) for size, unit in table if most >= size), table[-1])
 
 
-def believable(trials: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Return the rows that make marks: valid and invalid ones with a value; an invalid 0 is no measurement."""
-    return rows_where(trials, is_believable(trials, value))
-
-
-def is_believable(trials: pd.DataFrame, value: str) -> pd.Series:
-    """Return whether each row makes a mark."""
-    judged = trials["verdict"].isin(["valid", "invalid"]).fillna(False).astype(bool)
-    zero = trials[value].eq(0).fillna(False).astype(bool) & trials["verdict"].ne("valid").fillna(True).astype(bool)
-    return judged & trials[value].notna().astype(bool) & ~zero
-
-
 def labelled(request: FigureRequest, x: pd.Series | None = None) -> pd.DataFrame:
     """Return the rows that make marks with the columns panel, hue, x and value."""
-    rows = believable(request.trials, request.value)
-    layout = request.layout
+    rows, layout = request.shown, request.layout
     places = rows[layout.x] if x is None else x.loc[rows.index]
     return pd.DataFrame(
         {
@@ -79,7 +75,7 @@ def described(
     among the marks; ``intervals`` is what error bars are.
     """
     table, panel, figure = marks_frame(marks), request.layout.panel, Captioned(request)
-    shown, used = believable(request.trials, request.value), (*request.used, *beside)
+    shown, used = request.shown, (*request.used, *beside)
     order = replace(
         look.order,
         palette=palette_of(request.layout.hue),
@@ -108,7 +104,7 @@ def crossed(shown: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def hue_order(request: FigureRequest) -> tuple[str, ...]:
-    return label_order(believable(request.trials, request.value), request.layout.hue, alone=False)
+    return label_order(request.shown, request.layout.hue, alone=False)
 
 
 PALETTES = {"mode": "colorblind", "program_name": "colorblind:3", "quantile": "viridis"}
