@@ -252,7 +252,6 @@ SENDING |= {"arrangement": "shared", "engine": "afxdp", "forwarded_pps": 1e6, "d
         ({"queues": 2, "queues_reached": 2}, {"queues": 3}, "traffic reached 2 of 3 queues"),
         (PACED | {"rx_packets": 3_996_001, "dut_tx_packets": 3_996_001}, {"rx_packets": 3_995_999}, "load was lost"),
         (PAUSED | {"tx_paused_ms": 39.9}, {"tx_paused_ms": 40.0}, "the sender stood still for 40 ms of 4000"),
-        (PAUSED | {"tx_pause_ms": 39.0, "tx_paused_ms": None}, {"tx_pause_ms": 40.0}, "the sender stood still for 40"),
         (THROTTLED | {"tx_pause_ms": 24.9}, {"tx_pause_ms": 25.0}, "950 ms of each second"),
         (THROTTLED | {"tx_pause_ms": 100.1}, {"tx_pause_ms": 100.0}, "950 ms of each second"),
         (THROTTLED | {"tx_busy_cores": 0.9951}, {"tx_busy_cores": 0.995}, "950 ms of each second"),

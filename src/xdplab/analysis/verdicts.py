@@ -436,14 +436,12 @@ def say_late_sender(row: Row) -> str | None:
 
 def say_paused(row: Row) -> str | None:
     """At maximum load, pauses of the sender make the rate too low."""
-    window, longest = number(row, "window_s"), number(row, "tx_pause_ms")
-    paused = number(row, "tx_paused_ms")
-    if number(row, "rate_requested_pps") is not None or not window or longest is None:
+    window, longest, paused = (number(row, name) for name in ("window_s", "tx_pause_ms", "tx_paused_ms"))
+    if number(row, "rate_requested_pps") is not None or not window or longest is None or paused is None:
         return None
-    still = longest if paused is None else paused  # older generators know the longest pause only
-    if still / 1e3 < PAUSE_SHARE * window:
+    if paused / 1e3 < PAUSE_SHARE * window:
         return None
-    return f"the sender stood still for {still:.0f} ms of {1e3 * window:.0f}{_throttled(row, longest)}"
+    return f"the sender stood still for {paused:.0f} ms of {1e3 * window:.0f}{_throttled(row, longest)}"
 
 
 def taken_ms(row: Row) -> float:
