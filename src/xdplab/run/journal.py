@@ -15,16 +15,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import ResultsError
+from xdplab.lazy import lazy
 from xdplab.run.disk import REMEDY, allocate, disk_errors, open_file, reason
+
+if TYPE_CHECKING:
+    import pydantic_core
+else:
+    pydantic_core = lazy("pydantic_core")
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """What a journal may call a run, a trial, a program: a part of a path that leads nowhere else."""
 _PLAN = re.compile(r"plan(-\d+)?\.yaml")
 _MOST = 1e15
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True)
@@ -180,10 +185,8 @@ class CheckedLines:
 def parsed(line: bytes) -> dict[str, Any]:
     """Return the event that a line is, unchecked. Raises NotAnEventError."""
     try:
-        event = json.loads(line.decode())
-        if _SURROGATE.search(line):  # half a character can be written nowhere
-            json.dumps(event, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
+        event = pydantic_core.from_json(line)  # in half the time of Python's own; it refuses half a character
+    except ValueError:
         event = None
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
         raise NotAnEventError("it is no JSON object with an `event`")
