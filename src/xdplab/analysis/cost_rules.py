@@ -12,7 +12,7 @@ import pandas as pd
 
 from xdplab.analysis.findings import Finding, files_of, points_of
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
-from xdplab.analysis.series import by_series, first_label, valid
+from xdplab.analysis.series import by_series, first_label, rows_where, valid
 from xdplab.analysis.values import Row, is_null, number, records, text, three_digits
 
 TESTRUN_TOLERANCE = 0.15
@@ -151,10 +151,12 @@ def unequal_work(trials: pd.DataFrame) -> list[str]:
     Runs that recorded neither give no phrase.
     """
     counted = valid(trials[[name for name in OF_WORK if name in trials]])
-    counted = counted[counted["accesses"].ge(BLOCK).fillna(False).astype(bool)]
+    counted = rows_where(counted, counted["accesses"].ge(BLOCK))
+    if counted["mode"].isin(["af_xdp"]).nunique() < 2:
+        return []
     phrases = []
     for program, rows in counted.groupby("program_name", sort=False):
-        is_user = rows["mode"].eq("af_xdp").fillna(False).astype(bool)
+        is_user = rows["mode"].isin(["af_xdp"])
         kernel, user = _widest(rows[~is_user]), _widest(rows[is_user])
         if kernel is None or user is None or is_null(user["access_loads"]):
             continue

@@ -173,9 +173,11 @@ def slot(rank: int, count: int) -> Slot:
 
 
 def statuses(marks: pd.DataFrame) -> pd.Series:
-    """Return the name in STATUSES of each mark."""
-    limited = marks["limited_by"].where(marks["limited_by"].isin(["generator", "link"]), "valid")
-    return limited.where(~marks["verdict"].eq("invalid").fillna(False).astype(bool), "invalid").fillna("valid")
+    """Return the name in STATUSES of each mark: a panel has few, for which columns take ten times as long."""
+    limits = [str(limit) if str(limit) in ("generator", "link") else "valid" for limit in marks["limited_by"]]
+    judged = zip(marks["verdict"], limits, strict=True)
+    names = ["invalid" if str(verdict) == "invalid" else limit for verdict, limit in judged]
+    return pd.Series(names, index=marks.index, dtype="object")
 
 
 def near_interval(marks: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
