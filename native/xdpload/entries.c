@@ -169,30 +169,44 @@ static int update_all(const struct entries *entries) {
 
 #define LENGTH sizeof(__u32) // of a prefix, before its address
 
-static int compare_prefixes(const void *one, const void *other, void *size) {
-    const char *a = one, *b = other;
-    int addresses = memcmp(a + LENGTH, b + LENGTH, *(size_t *)size - LENGTH);
-    return addresses ? addresses : memcmp(a, b, LENGTH);
+// By the byte at `at`; equal ones stay as they came. False where all have the same.
+static bool sort_by_byte(const char *from, char *to, size_t count, size_t size, size_t at) {
+    size_t ends[256] = {0};
+    for (size_t i = 0; i < count; i++)
+        ends[(unsigned char)from[i * size + at]]++;
+    if (ends[(unsigned char)from[at]] == count)
+        return false;
+    for (size_t byte = 1; byte < 256; byte++)
+        ends[byte] += ends[byte - 1];
+    for (size_t i = count; i--;)
+        memcpy(to + --ends[(unsigned char)from[i * size + at]] * size, from + i * size, size);
+    return true;
 }
 
 // Puts a trie's entries into the order of their addresses: neighbours share the nodes on their way, which are
 // then in the cache. Without memory for it they stay in the file's. Returns what is to be freed.
 static char *sort_prefixes(struct entries *entries) {
-    size_t key = entries->key_size, value = entries->value_size, count = entries->count;
-    char *pairs = malloc(2 * count * (key + value) + 1), *keys = pairs + count * (key + value);
+    size_t key = entries->key_size, value = entries->value_size, size = key + value, count = entries->count;
+    char *pairs = count ? malloc(2 * count * size) : NULL, *from = pairs, *to = pairs + count * size;
     if (!pairs)
         return NULL;
     for (size_t i = 0; i < count; i++) {
-        memcpy(pairs + i * (key + value), key_at(entries, i), key);
-        memcpy(pairs + i * (key + value) + key, entries->values + i * value, value);
+        memcpy(from + i * size, key_at(entries, i), key);
+        memcpy(from + i * size + key, entries->values + i * value, value);
     }
-    qsort_r(pairs, count, key + value, compare_prefixes, &key);
+    for (size_t at = key; at-- > LENGTH;) {
+        if (!sort_by_byte(from, to, count, size, at))
+            continue;
+        char *sorted = to;
+        to = from;
+        from = sorted;
+    }
     for (size_t i = 0; i < count; i++) {
-        memcpy(keys + i * key, pairs + i * (key + value), key);
-        memcpy(keys + count * key + i * value, pairs + i * (key + value) + key, value);
+        memcpy(to + i * key, from + i * size, key);
+        memcpy(to + count * key + i * value, from + i * size + key, value);
     }
-    entries->keys = keys;
-    entries->values = keys + count * key;
+    entries->keys = to;
+    entries->values = to + count * key;
     return pairs;
 }
 

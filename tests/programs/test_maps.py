@@ -135,6 +135,7 @@ def test_a_value_has_the_bytes_that_the_program_reads(
 
 
 BY_COLUMN = {"numbers", "an address as a key", "a prefix", "an IPv6 prefix", "sizes without types"}
+BY_COLUMN |= {"an address as a field", "a number in network order", "a MAC"}
 BY_COLUMN |= {"the ends of numbers", "several prefixes", "several IPv6 prefixes", "several MACs"}
 """Many entries of these are packed at once; of others each takes as long as all of these."""
 REFUSED: dict[str, tuple[str, Any, tuple[str, ...]]] = {
@@ -158,6 +159,9 @@ REFUSED: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "too short a list": ("lists", {0: [1, 2]}, ("lists[0]", "2", "3")),
     "too long a text": ("held", {0: {"name": "longer0"}}, ("held[0].name", "7 bytes", "6")),
     "a pointer": ("pointed", {0: {"at": 1}}, ("pointed[0].at", "pointer")),
+    "a number for a prefix": ("nets", {5: 1}, ("nets[5]", "ADDRESS/BITS")),
+    "a prefix for its length": ("nets", [{"key": {"length": "10.0.0.0/8"}, "value": 1}], ("length", "10.0.0.0/8")),
+    "a zero before a byte": ("nets", {"10.00.0.0/8": 1}, ("nets[10.00.0.0/8]", "ADDRESS/BITS")),
     "an address for a prefix": ("nets", {"10.0.0.1": 1}, ("nets[10.0.0.1]", "ADDRESS/BITS", "10.0.0.1/32")),
     "an index beyond the map": ("lists", {4: [1, 2, 3]}, ("lists[4]", "0 to 3")),
     "more entries than fit": ("numbers", dict.fromkeys(range(5), 1), ("maps.numbers", "5", "4")),

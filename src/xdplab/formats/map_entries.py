@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +23,8 @@ else:
     arrow_csv = lazy("pyarrow.csv")
 
 Column = tuple[list[Any], Sequence[Any]]
-"""The steps to a field, such as ``["key", "src"]``, and its value in each entry; of a CSV file these are an Arrow
-array of texts."""
+"""The steps to a field, such as ``["key", "src"]``, and its value in each entry: an Arrow array if all are texts, or
+all are integers of 64 bits."""
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -42,6 +44,19 @@ def rows_of(contents: Any, place: str) -> Iterator[Row]:
     )
 
 
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Look for no garbage: of a million values each stays, and all would be looked at again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_no_collection()
 def columns_of(contents: Any) -> list[Column]:
     """Return many entries by columns, which are packed all at once; none if they have no columns."""
     try:
@@ -50,18 +65,32 @@ def columns_of(contents: Any) -> list[Column]:
         given = json.loads(Path(contents).read_text()) if isinstance(contents, str) else contents
         if isinstance(given, dict):
             keys, values = list(given), list(given.values())
-        elif isinstance(given[0], tuple):
-            keys, values = [key for key, _ in given], [value for _, value in given]
-        elif all(row.keys() == PAIR for row in given):
-            keys, values = [row["key"] for row in given], [row["value"] for row in given]
+        elif all(isinstance(row, tuple) or row.keys() == PAIR for row in given):
+            rows = list(pairs(given))
+            keys, values = [key for key, _ in rows], [value for _, value in rows]
         else:
             return []
+        return [*_columns("key", keys), *_columns("value", values)]
     except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError):
         return []
-    fields = values[0].keys() if values and isinstance(values[0], dict) else None
+
+
+def _columns(part: str, values: Sequence[Any]) -> Iterator[Column]:
+    """Yield the fields that each value has, or the values."""
+    fields = values[0].keys() if isinstance(values[0], dict) else ()
     if fields and all(isinstance(value, dict) and value.keys() == fields for value in values):
-        return [(["key"], keys), *((["value", name], [value[name] for value in values]) for name in fields)]
-    return [(["key"], keys), (["value"], values)]
+        yield from (([part, name], _array([value[name] for value in values])) for name in fields)
+    else:
+        yield [part], _array(values)
+
+
+def _array(values: Sequence[Any]) -> Sequence[Any]:
+    try:
+        array = arrow.array(values)
+    except (ValueError, TypeError, OverflowError):
+        return values
+    alike = arrow.types.is_string(array.type) or arrow.types.is_integer(array.type)
+    return array if alike and not array.null_count else values
 
 
 def _columns_of_csv(path: Path) -> list[Column]:

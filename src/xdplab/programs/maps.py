@@ -8,11 +8,12 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+from binascii import unhexlify
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from xdplab.errors import PlanError
 from xdplab.formats.map_entries import Column, columns_of, rows_of
@@ -39,8 +40,7 @@ _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*")
 _IPV4_BYTES, _MAC_BYTES, _IPV6_BYTES = _ADDRESS_BYTES = (4, 6, 16)
 _DECIMAL = "^(0|-?[1-9][0-9]*)$"
-_BYTE = "(0|[1-9][0-9]{0,2})"  # in decimal, up to 999
-_DOTTED = rf"{_BYTE}\.{_BYTE}\.{_BYTE}\.{_BYTE}"
+_MIXER = 0x9E3779B97F4A7C15  # an odd number without a pattern
 
 
 def encoded(btf: Btf, number: int, value: Any, place: str) -> bytes:
@@ -350,7 +350,7 @@ def columns_content(btf: Btf, one: MapType, columns: Sequence[Column]) -> tuple[
         keys, values = _packed_entries(btf, one, columns)
     except _NOT_SIMPLE:
         return None
-    if 0 < one.most < len(keys) or not _sorted(keys)[1].all():
+    if 0 < one.most < len(keys) or not _are_distinct(keys):
         return None
     return keys.tobytes(), values.tobytes()
 
@@ -367,18 +367,31 @@ def _nested_columns(btf: Btf, one: MapType, inner: MapType, columns: Sequence[Co
     first = np.empty_like(order)  # of each row: the first row of its map
     first[order] = order[is_first][np.cumsum(is_first) - 1]
     heads, counts = np.unique(first, return_counts=True)
-    if not _sorted(np.hstack([maps, keys]))[1].all() or 0 < one.most < len(heads) or 0 < inner.most < counts.max():
+    if not _are_distinct(np.hstack([maps, keys])) or 0 < one.most < len(heads) or 0 < inner.most < counts.max():
         return None
     rows = np.argsort(first, kind="stable")
     head = len(heads).to_bytes(8, "little") + maps[heads].tobytes() + counts.astype("<u4").tobytes()
     return head + keys[rows].tobytes() + values[rows].tobytes()
 
 
-def _sorted(rows: Bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """Return an order of ``rows`` in which equal ones are neighbours, as they came, and which is the first of these."""
+def _are_distinct(rows: Bytes) -> bool:
+    """Return whether no row is there twice: one number of each is quickly sorted, and equal numbers are looked into."""
+    mixed, *others = _words(rows).T.copy()
+    for words in others:
+        mixed = mixed * np.uint64(_MIXER) + words
+    mixed.sort()
+    return bool((mixed[1:] != mixed[:-1]).all() or _sorted(rows)[1].all())
+
+
+def _words(rows: Bytes) -> npt.NDArray[np.uint64]:
     words = np.zeros((len(rows), -(-rows.shape[1] // _WORD) * _WORD), np.uint8)
     words[:, : rows.shape[1]] = rows
-    words = words.view("<u8")
+    return words.view("<u8")
+
+
+def _sorted(rows: Bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+    """Return an order of ``rows`` in which equal ones are neighbours, as they came, and which is the first of these."""
+    words = _words(rows)
     order = np.lexsort(words.T)
     is_first = np.ones(len(rows), bool)
     is_first[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
@@ -399,7 +412,7 @@ def _packed_entries(btf: Btf, one: MapType, columns: Sequence[Column]) -> tuple[
 
 
 def _packed_key(btf: Btf, one: MapType, columns: Sequence[Column]) -> Bytes:
-    if one.kind == "lpm_trie" and len(columns) == 1:
+    if one.kind == "lpm_trie" and not columns[0][0] and _are_texts(columns[0][1]):
         return _prefixes(columns[0][1], one.key.size - _PREFIX_BYTES)
     packed = _packed(btf, one.key, columns)
     if one.kind in _INDEXED and packed.view("<u4").max() >= one.most:
@@ -423,7 +436,7 @@ def _packed(btf: Btf, part: MapPart, columns: Sequence[Column]) -> Bytes:
 
 def _prefixes(texts: Sequence[Any], size: int) -> Bytes:
     if size == _IPV4_BYTES:
-        numbers = _dotted(_trimmed(texts), f"{_DOTTED}/{_BYTE}")
+        numbers = _dotted(_trimmed(texts), ".../")
         addresses, bits = numbers[:, :size], numbers[:, size].astype("<u4")
     else:
         pairs = arrow_compute.split_pattern(_trimmed(texts), "/")
@@ -450,11 +463,10 @@ def _packed_column(btf: Btf, number: int, size: int, texts: Sequence[Any]) -> By
     """Return the bytes of numbers or addresses, a row each."""
     one = btf.bare(number) if number else BtfType("int", "", size)
     size = btf.size(number) if number else size
-    is_text = isinstance(texts, arrow.Array) or all(isinstance(text, str) for text in texts)
-    if is_text:
+    if _are_texts(texts):
         texts = _trimmed(texts)
-    if is_text and size in _ADDRESS_BYTES and _is_address(texts[0].as_py()):
-        return _addresses(texts, size)
+        if size in _ADDRESS_BYTES and _is_address(texts[0].as_py()):
+            return _addresses(texts, size)
     if one.kind != "int" or one.boolean or size > _WORD:
         raise ValueError("no number")
     numbers = _numbers(texts, one.signed)
@@ -466,35 +478,64 @@ def _packed_column(btf: Btf, number: int, size: int, texts: Sequence[Any]) -> By
     return whole.view(np.uint8).reshape(-1, size)
 
 
+def _are_texts(column: Sequence[Any]) -> TypeGuard[arrow.Array]:
+    return isinstance(column, arrow.Array) and arrow.types.is_string(column.type)
+
+
 def _trimmed(texts: Sequence[Any]) -> arrow.Array:
-    return arrow_compute.utf8_trim_whitespace(arrow.array(texts, arrow.string()))
+    return arrow_compute.utf8_trim_whitespace(texts)
 
 
-def _numbers(texts: Sequence[Any], signed: bool) -> npt.NDArray[Any]:
+def _numbers(column: Sequence[Any], signed: bool) -> npt.NDArray[Any]:
     """Return integers of 64 bits, or Python's, of any size, where a text is not plainly decimal."""
-    if isinstance(texts, arrow.Array):
-        if arrow_compute.all(arrow_compute.match_substring_regex(texts, _DECIMAL)).as_py():
-            return np.asarray(texts.cast(arrow.int64() if signed else arrow.uint64()))
-        return np.array([int(text, 0) for text in texts.to_pylist()], object)
-    return np.array([int(text, 0) if isinstance(text, str) else index(text) for text in texts], object)
+    if _are_texts(column) and not arrow_compute.all(arrow_compute.match_substring_regex(column, _DECIMAL)).as_py():
+        column = column.to_pylist()
+    if isinstance(column, arrow.Array):
+        return np.asarray(column.cast(arrow.int64() if signed else arrow.uint64()))
+    return np.array([int(each, 0) if isinstance(each, str) else index(each) for each in column], object)
 
 
-def _dotted(texts: arrow.Array, form: str) -> Bytes:
-    """Return the bytes that ``texts`` of this form have in decimal, a row each."""
-    if not arrow_compute.all(arrow_compute.match_substring_regex(texts, f"^{form}$")).as_py():
+def _letters(texts: arrow.Array) -> tuple[Bytes, npt.NDArray[np.int32]]:
+    """Return the bytes of all texts, one after the other, and where each begins; and where the last one ends."""
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    return np.frombuffer(data, np.uint8)[: ends[-1]], ends
+
+
+def _dotted(texts: arrow.Array, marks: str) -> Bytes:
+    """Return the decimal bytes of each text, a row each; ``marks`` are between them."""
+    letters, begins = _letters(texts)
+    digits = letters - np.uint8(ord("0"))
+    ends = np.empty((len(texts), len(marks) + 1), np.int32)
+    ends[:, :-1] = (np.flatnonzero(digits[begins[0] :] > 9) + begins[0]).reshape(len(texts), -1)
+    ends[:, -1] = begins[1:]
+    first = np.hstack([begins[:-1, None], ends[:, :-1] + 1])
+    length = ends - first
+    if length.min() < 1 or length.max() > 3 or (letters[ends[:, :-1]] != np.frombuffer(marks.encode(), np.uint8)).any():
         raise ValueError("another form")
-    words = arrow_compute.split_pattern(arrow_compute.replace_substring(texts, "/", "."), ".").flatten()
-    return np.asarray(words.cast(arrow.uint8()), np.uint8).reshape(len(texts), -1)
+    if ((length > 1) & (digits[first] == 0)).any():
+        raise ValueError("a zero before a number")
+    numbers = np.zeros(ends.shape, np.uint16)
+    for at in range(3):
+        numbers += digits[ends - 1 - at] * np.where(length > at, np.uint16(10**at), np.uint16(0))
+    if numbers.max() > 255:
+        raise ValueError("no byte")
+    return numbers.astype(np.uint8)
 
 
 def _addresses(texts: arrow.Array, size: int) -> Bytes:
     if size == _IPV4_BYTES:
-        return _dotted(texts, _DOTTED)
-    words = texts.to_pylist()
+        return _dotted(texts, "...")
     if size == _IPV6_BYTES:
-        packed = b"".join(map(partial(socket.inet_pton, socket.AF_INET6), words))
-    elif all(map(_MAC.fullmatch, words)):
-        packed = b"".join(bytes.fromhex(text.replace(":", "")) for text in words)
-    else:
+        packed = b"".join(map(partial(socket.inet_pton, socket.AF_INET6), texts.to_pylist()))
+        return np.frombuffer(packed, np.uint8).reshape(len(texts), size)
+    return _macs(texts)
+
+
+def _macs(texts: arrow.Array) -> Bytes:
+    letters, begins = _letters(texts)
+    rows = letters[begins[0] :].reshape(len(texts), -1)
+    if (np.diff(begins) != 3 * _MAC_BYTES - 1).any() or (rows[:, 2::3] != ord(":")).any():
         raise ValueError("no MAC")
-    return np.frombuffer(packed, np.uint8).reshape(len(words), size)
+    digits = np.delete(rows, slice(2, None, 3), axis=1)
+    return np.frombuffer(unhexlify(digits.tobytes()), np.uint8).reshape(len(texts), _MAC_BYTES)
