@@ -25,6 +25,8 @@ struct application {
     struct workload workload;
     struct redirect redirect;
     struct queue queues[MAX_QUEUES];
+    struct worker workers[MAX_QUEUES];
+    unsigned worker_count;
     int signals;
     int error_event;
     int stop_event;
@@ -46,23 +48,35 @@ static void prepare_process(struct application *application) {
     application->stop_event = eventfd(0, EFD_CLOEXEC);
 }
 
+// Returns the worker of a CPU, a new one if it has none.
+static struct worker *worker_of(struct application *application, unsigned cpu) {
+    for (unsigned i = 0; i < application->worker_count; i++)
+        if (application->workers[i].cpu == cpu)
+            return &application->workers[i];
+    struct worker *worker = &application->workers[application->worker_count++];
+    worker->cpu = cpu;
+    worker->busy = application->options.busy;
+    worker->stopping = &application->stopping;
+    return worker;
+}
+
 static void open_queues(struct application *application) {
     for (unsigned i = 0; i < application->options.queues; i++) {
         struct queue *queue = &application->queues[i];
         queue->workload = &application->workload;
         queue->error_event = application->error_event;
-        queue->stop_event = application->stop_event;
-        queue->stopping = &application->stopping;
         queue_open(queue, &application->options, i);
         redirect_add(&application->redirect, i, queue->socket.fd);
+        worker_add(worker_of(application, queue->cpu), queue);
     }
 }
 
 // Returns why real-time priority was refused, or 0.
-static int start_queues(struct application *application) {
+static int start_workers(struct application *application) {
     int refused = 0;
-    for (unsigned i = 0; i < application->options.queues; i++) {
-        int error = queue_start(&application->queues[i], application->options.fifo);
+    for (unsigned i = 0; i < application->worker_count; i++) {
+        int error =
+            worker_start(&application->workers[i], application->stop_event, application->options.fifo);
         refused = error ? error : refused;
     }
     return refused;
@@ -112,16 +126,16 @@ static void serve(struct application *application) {
     }
 }
 
-static void stop_queues(struct application *application) {
+static void stop_workers(struct application *application) {
     __atomic_store_n(&application->stopping, true, __ATOMIC_RELEASE);
     eventfd_write(application->stop_event, 1);
-    for (unsigned i = 0; i < application->options.queues; i++)
-        queue_join(&application->queues[i]);
+    for (unsigned i = 0; i < application->worker_count; i++)
+        worker_join(&application->workers[i]);
 }
 
 static void finish(struct application *application) {
     redirect_detach(&application->redirect);
-    stop_queues(application);
+    stop_workers(application);
     report_stats(application->queues, application->options.queues, &application->redirect);
     for (unsigned i = 0; i < application->options.queues; i++)
         socket_close(&application->queues[i].socket);
@@ -137,7 +151,7 @@ int main(int argc, char **argv) {
     workload_open(&application.workload, options->workload, options->init);
     redirect_load(&application.redirect, options->interface, options->frags);
     open_queues(&application);
-    int refused = start_queues(&application);
+    int refused = start_workers(&application);
     redirect_attach(&application.redirect, options->interface, options->native);
     report_ready(application.queues, options->queues, &application.redirect, options->fifo, refused);
     serve(&application);

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "forward.h"
+#include "clock.h"
 #include "fail.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>
-#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #define RECYCLE_MS 1
 #define RETRY_NS 50000
-#define MOST_PARTS 18 // of a frame: the kernel has MAX_SKB_FRAGS (17) behind the first
+#define GATHER_NS 50000
+#define GATHER_FRAMES 8 // 160,000 frames per second
+#define MOST_PARTS 18   // of a frame: the kernel has MAX_SKB_FRAGS (17) behind the first
 
 static void add(uint64_t *counter, uint64_t count) {
     __atomic_store_n(counter, *counter + count, __ATOMIC_RELAXED); // one thread writes, others read
@@ -187,36 +188,100 @@ static void kick(struct queue *queue) {
     }
 }
 
-// Waits for a frame or the stop event. The timeout is short while sent frames are not yet recycled.
-static void sleep_for_frames(struct queue *queue) {
-    struct pollfd events[] = {{.fd = queue->socket.fd, .events = POLLIN},
-                              {.fd = queue->stop_event, .events = POLLIN}};
-    add(&queue->polls, 1);
-    poll(events, 2, queue->recycled < queue->lent ? RECYCLE_MS : -1);
+static unsigned turn(struct queue *queue) {
+    unsigned count = turn_round(queue);
+    kick(queue);
+    recycle(queue);
+    return count;
 }
 
-static void wait_for_frames(struct queue *queue) {
+// Returns the most that a queue had.
+static unsigned turn_all(struct worker *worker) {
+    unsigned most = 0;
+    for (unsigned i = 0; i < worker->count; i++) {
+        unsigned count = turn(worker->queues[i]);
+        worker->taken += count;
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
+// Whether GATHER_FRAMES come within GATHER_NS, as of the last millisecond or longer.
+static bool come_fast(struct worker *worker) {
+    const uint64_t now = now_ns(), passed = now - worker->since_ns;
+    if (passed >= NS_PER_MS) {
+        worker->fast = worker->taken * GATHER_NS >= passed * GATHER_FRAMES;
+        worker->taken = 0;
+        worker->since_ns = now;
+    }
+    return worker->fast;
+}
+
+// Both CPUs work on the rings' cache lines: a frame that is taken by itself costs each of them more than one
+// of many.
+static void let_gather(struct worker *worker) {
+    if (!worker->busy && come_fast(worker))
+        sleep_until_ns(now_ns() + GATHER_NS);
+}
+
+// Waits for a frame or the stop event. The timeout is short while sent frames are not yet recycled.
+static void sleep_for_frames(struct worker *worker) {
+    bool recycled = true;
+    for (unsigned i = 0; i < worker->count; i++) {
+        struct queue *queue = worker->queues[i];
+        recycled &= queue->recycled == queue->lent;
+        add(&queue->polls, 1);
+    }
+    poll(worker->events, worker->count + 1, recycled ? -1 : RECYCLE_MS);
+}
+
+static bool has_unsent(const struct worker *worker) {
+    for (unsigned i = 0; i < worker->count; i++)
+        if (unsent(&worker->queues[i]->socket))
+            return true;
+    return false;
+}
+
+static void ask_for_frames(struct worker *worker) {
+    for (unsigned i = 0; i < worker->count; i++) {
+        struct socket *socket = &worker->queues[i]->socket;
+        if (xsk_ring_prod__needs_wakeup(&socket->fill))
+            recvfrom(socket->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+    }
+}
+
+static void wait_for_frames(struct worker *worker) {
     // The kernel could not send. The receiver of its frames may need this CPU.
-    if (unsent(&queue->socket))
-        nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
-    else if (!queue->busy)
-        sleep_for_frames(queue);
-    else if (xsk_ring_prod__needs_wakeup(&queue->socket.fill))
-        recvfrom(queue->socket.fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+    if (has_unsent(worker))
+        sleep_until_ns(now_ns() + RETRY_NS);
+    else if (worker->busy)
+        ask_for_frames(worker);
+    else
+        sleep_for_frames(worker);
+}
+
+static bool has_error(const struct worker *worker) {
+    for (unsigned i = 0; i < worker->count; i++)
+        if (worker->queues[i]->error)
+            return true;
+    return false;
 }
 
 static void *forward(void *argument) {
-    struct queue *queue = argument;
+    struct worker *worker = argument;
+    const unsigned batch = worker->queues[0]->batch;
     bool stopping = false;
-    while (!queue->error) {
-        unsigned count = turn_round(queue);
-        kick(queue);
-        recycle(queue);
-        if (!count && stopping)
+    while (!has_error(worker)) {
+        unsigned most = turn_all(worker);
+        if (!most && stopping)
             break;
-        stopping = __atomic_load_n(queue->stopping, __ATOMIC_ACQUIRE);
-        if (!count && !stopping)
-            wait_for_frames(queue);
+        stopping = __atomic_load_n(worker->stopping, __ATOMIC_ACQUIRE);
+        if (stopping || most >= batch)
+            continue;
+        if (most)
+            let_gather(worker);
+        else
+            wait_for_frames(worker);
     }
     return NULL;
 }
@@ -225,7 +290,6 @@ void queue_open(struct queue *queue, const struct options *options, unsigned ind
     queue->index = index;
     queue->cpu = options->cpus.cpus[index % options->cpus.count];
     queue->batch = options->batch;
-    queue->busy = options->busy;
     queue->magic = htonl(PAYLOAD_MAGIC ^ options->run_id);
     queue->sizes = options->sizes;
     queue->layout = frame_layout(options->vlan, options->ip_version);
@@ -240,21 +304,28 @@ void queue_open(struct queue *queue, const struct options *options, unsigned ind
                                                   .frags = options->frags});
 }
 
-int queue_start(struct queue *queue, unsigned fifo) {
-    const struct sched_param priority = {.sched_priority = fifo};
-    cpu_set_t cpus;
-    CPU_ZERO(&cpus);
-    CPU_SET(queue->cpu, &cpus);
-    int error = pthread_create(&queue->thread, NULL, forward, queue);
-    if (error)
-        fail("thread", error, NULL, "cannot start the thread of queue %u", queue->index);
-    error = pthread_setaffinity_np(queue->thread, sizeof(cpus), &cpus);
-    if (error)
-        fail("cpus", error, NULL, "the thread of queue %u cannot run on CPU %u", queue->index, queue->cpu);
-    return fifo ? pthread_setschedparam(queue->thread, SCHED_FIFO, &priority) : 0;
+void worker_add(struct worker *worker, struct queue *queue) {
+    worker->events[worker->count] = (struct pollfd){.fd = queue->socket.fd, .events = POLLIN};
+    worker->queues[worker->count++] = queue;
 }
 
-void queue_join(struct queue *queue) { pthread_join(queue->thread, NULL); }
+int worker_start(struct worker *worker, int stop_event, unsigned fifo) {
+    const struct sched_param priority = {.sched_priority = fifo};
+    const unsigned first = worker->queues[0]->index;
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(worker->cpu, &cpus);
+    worker->events[worker->count] = (struct pollfd){.fd = stop_event, .events = POLLIN};
+    int error = pthread_create(&worker->thread, NULL, forward, worker);
+    if (error)
+        fail("thread", error, NULL, "cannot start the thread of queue %u", first);
+    error = pthread_setaffinity_np(worker->thread, sizeof(cpus), &cpus);
+    if (error)
+        fail("cpus", error, NULL, "the thread of queue %u cannot run on CPU %u", first, worker->cpu);
+    return fifo ? pthread_setschedparam(worker->thread, SCHED_FIFO, &priority) : 0;
+}
+
+void worker_join(struct worker *worker) { pthread_join(worker->thread, NULL); }
 
 int queue_error(const struct queue *queue) {
     int error = __atomic_load_n(&queue->error, __ATOMIC_ACQUIRE);

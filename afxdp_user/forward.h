@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One queue: the thread that takes its frames, runs the workload on them and sends them back.
+// One queue: its frames are taken, the workload runs on them, and they are sent back. Queues of one CPU share
+// a thread.
 #pragma once
 
 #include "options.h"
@@ -7,6 +8,7 @@
 #include "socket.h"
 #include "workload.h"
 
+#include <poll.h>
 #include <pthread.h>
 
 struct queue {
@@ -14,7 +16,6 @@ struct queue {
     unsigned index;
     unsigned cpu;
     unsigned batch;
-    bool busy;
     uint32_t magic;           // of the test frames, in network byte order
     struct frame_sizes sizes; // of the test frames; none: frames are not checked
     struct frame_layout layout;
@@ -32,11 +33,21 @@ struct queue {
     uint64_t refused;  // taken by the kernel, then dropped by the driver
     uint64_t wakeups;  // sendto()
     uint64_t polls;    // poll()
-    int error;         // the errno that ended the thread
+    int error;         // the errno that ended its thread
+    int error_event;   // eventfd, written to after `error`
+};
 
-    int error_event;      // eventfd, written to after `error`
-    int stop_event;       // eventfd, the same for all queues; readable once `stopping` is true
-    const bool *stopping; // true: forward what is in the ring, then end
+// The thread of a CPU.
+struct worker {
+    unsigned cpu;
+    bool busy;
+    const bool *stopping; // true: forward what is in the rings, then end
+    struct queue *queues[MAX_QUEUES];
+    unsigned count;
+    struct pollfd events[MAX_QUEUES + 1]; // of the queues' sockets, then of the stop event
+    uint64_t taken;                       // descriptors since `since_ns`
+    uint64_t since_ns;
+    bool fast; // they came fast before `since_ns`
     pthread_t thread;
 };
 
@@ -48,15 +59,17 @@ struct queue_counts {
     uint64_t tx_pending; // not yet sent; 0 at rest
 };
 
-// Opens the queue's socket; its frames wait in the ring until the thread is started.
+// Opens the queue's socket; its frames wait in the ring until its worker is started.
 void queue_open(struct queue *queue, const struct options *options, unsigned index);
 
-// Starts the thread, pinned to the queue's CPU. `fifo` 0 requests no real-time priority. Returns 0, or the
-// errno with which the priority was refused.
-int queue_start(struct queue *queue, unsigned fifo);
+void worker_add(struct worker *worker, struct queue *queue);
+
+// Starts the thread, pinned to its CPU; it ends after `stop_event` is written to. `fifo` 0 requests no
+// real-time priority. Returns 0, or the errno with which the priority was refused.
+int worker_start(struct worker *worker, int stop_event, unsigned fifo);
 
 // Waits for the end of the thread.
-void queue_join(struct queue *queue);
+void worker_join(struct worker *worker);
 
 // The errno that ended the queue's forwarding, or 0.
 int queue_error(const struct queue *queue);

@@ -11,7 +11,7 @@
 static const struct option_row ROWS[] = {
     {"interface", "IF", NULL, option_text, AT(interface), 0, 0, "network interface to forward on"},
     {"queues", "Q", "1", option_unsigned, AT(queues), 1, MAX_QUEUES,
-     "serve queues 0 to Q-1, a socket and a thread each"},
+     "serve queues 0 to Q-1, a socket each, and a thread for all of a CPU"},
     {"attach", "generic|native", "native", option_word, AT(native), 0, 0, "how to attach the XDP program"},
     {"bind", "copy|zerocopy", "copy", option_word, AT(zerocopy), 0, 0, "how to bind the sockets"},
     {"workload", "FILE", NULL, option_text, AT(workload), 0, 0,
@@ -33,7 +33,8 @@ static const struct option_row ROWS[] = {
      "IP version of the test frames (with --frame-bytes)"},
     {"frags", NULL, NULL, option_flag, AT(frags), 0, 0,
      "take and send frames in several descriptors too (XDP_USE_SG, Linux 6.6)"},
-    {"busy", NULL, NULL, option_flag, AT(busy), 0, 0, "spin instead of sleeping in poll()"},
+    {"busy", NULL, NULL, option_flag, AT(busy), 0, 0,
+     "spin instead of sleeping in poll(), and let no frames gather"},
 };
 
 static const struct command_line LINE = {
@@ -41,7 +42,9 @@ static const struct command_line LINE = {
     .about =
         "Receives every frame of some queues by AF_XDP, runs the workload on it (which swaps the MACs) and\n"
         "sends it back on the same queue. Prints one JSON object per line. The command `stats` on standard\n"
-        "input prints the counters; the end of the input ends the program and detaches everything.",
+        "input prints the counters; the end of the input ends the program and detaches everything.\n"
+        "Where a thread gets more than 160,000 frames per second they gather for 50 us, because each costs\n"
+        "more if it is taken by itself.",
     .rows = ROWS,
     .row_count = sizeof(ROWS) / sizeof(ROWS[0]),
 };
