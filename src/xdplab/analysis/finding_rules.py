@@ -32,7 +32,7 @@ from xdplab.analysis.repetition_rules import (
     repetition_classes,
     repetitions_differ,
 )
-from xdplab.analysis.series import SERIES, by_series, key_of, places_by, plain, same_reason, settled, valid
+from xdplab.analysis.series import SERIES, by_series, key_of, places_by, plain, same_reason, settled, valid, with_keys
 from xdplab.analysis.settings_rules import settings_differ
 from xdplab.text import many
 
@@ -352,6 +352,6 @@ RULES: dict[str, Rule] = {
 
 def find(trials: pd.DataFrame, rules: Mapping[str, Rule] = RULES) -> list[Finding]:
     """Apply every rule to judged and derived trials; warnings first, then in the table's order."""
-    lean = plain(trials, [*NEEDED, *([STAGE] if STAGE in trials else [])])
+    lean = with_keys(plain(trials, [*NEEDED, *([STAGE] if STAGE in trials else [])]))
     findings = [finding for rule in rules.values() for finding in rule(lean)]
     return sorted(findings, key=lambda finding: finding.severity != "warning")

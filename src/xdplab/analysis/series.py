@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from xdplab.analysis.values import Row, is_null
+from xdplab.analysis.values import Row, is_null, records
 from xdplab.analysis.verdicts import OFFERED_SHARE
 from xdplab.plan.factors import FACTORS, changed, of_program
 
@@ -18,6 +18,7 @@ from xdplab.plan.factors import FACTORS, changed, of_program
 SETTING = tuple(factor.column for factor in FACTORS if not of_program(factor))
 PROGRAM = tuple(factor.column for factor in FACTORS if of_program(factor) and factor.name != "accesses")
 SERIES = SETTING + PROGRAM
+SETTING_KEY, PROGRAM_KEY = "setting_key", "program_key"
 
 
 def key_of(trials: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
@@ -30,7 +31,7 @@ def key_of(trials: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
     keys = np.array([""], dtype=object)
     codes = np.zeros(len(trials), dtype=np.int64)
     for number, name in enumerate(columns):
-        if (text := _only_text(trials[name])) is not None:
+        if (text := only_text(trials[name])) is not None:
             keys = keys + "|" + text if number else np.array([text], dtype=object)
             continue
         of_row, texts = _levels(trials[name])
@@ -40,7 +41,7 @@ def key_of(trials: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
     return pd.Series(keys[codes] if len(columns) else "", index=trials.index, dtype="object")
 
 
-def _only_text(column: pd.Series) -> str | None:
+def only_text(column: pd.Series) -> str | None:
     """Return the text of a column with one level, as most columns of most runs are: counting levels takes 20 times as
     long. None if there are more."""
     if isinstance(column.dtype, pd.CategoricalDtype):
@@ -147,7 +148,7 @@ def with_baselines(trials: pd.DataFrame) -> pd.DataFrame:
     counted = frame["accesses"].gt(0).fillna(False).astype(bool)
     if not (zero.any() and counted.any()):
         return frame
-    setting, program = key_of(frame, SETTING), key_of(frame, PROGRAM)
+    setting, program = (with_keys(frame)[name] for name in (SETTING_KEY, PROGRAM_KEY))
     given: list[int] = []
     parts: list[pd.DataFrame] = []
     for place, baselines in program[zero].groupby(setting[zero], sort=False):
@@ -165,15 +166,24 @@ def with_baselines(trials: pd.DataFrame) -> pd.DataFrame:
 
 def _lend(orphans: pd.DataFrame, frame: pd.DataFrame, owner: int) -> pd.DataFrame:
     """Return the rows with the program of the row at ``owner``."""
-    return orphans.assign(**{name: frame[name].array.take([owner] * len(orphans)) for name in PROGRAM})
+    names = [name for name in (*PROGRAM, PROGRAM_KEY) if name in frame]
+    return orphans.assign(**{name: frame[name].array.take([owner] * len(orphans)) for name in names})
+
+
+def with_keys(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return ``trials`` with the keys of their settings and programs: whoever asks for series of several parts of a
+    table makes them once for all."""
+    if SETTING_KEY in trials:
+        return trials
+    return trials.assign(**{SETTING_KEY: key_of(trials, SETTING), PROGRAM_KEY: key_of(trials, PROGRAM)})
 
 
 def by_series(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield (label, rows by N) of every series with known N; the label names the fixed columns."""
-    counted = with_baselines(rows_where(trials, trials["accesses"].notna()))
+    counted = with_baselines(with_keys(rows_where(trials, trials["accesses"].notna())))
     if counted.empty:
         return
-    keys = key_of(counted, SERIES)
+    keys = counted[SETTING_KEY] + "|" + counted[PROGRAM_KEY]
     groups = [("", counted)] if keys.nunique() == 1 else counted.groupby(keys, sort=False)
     for _, rows in groups:
         yield first_label(rows), rows.sort_values("accesses", kind="stable")
@@ -198,7 +208,7 @@ def label_of(row: Row) -> str:
 def first_label(rows: pd.DataFrame) -> str:
     """Return the label of the first row: what all rows of a series share."""
     first = rows.iloc[:1]  # choosing the columns of all rows first takes ten times as long
-    return label_of({name: first[name].tolist()[0] for name in SERIES})
+    return label_of(records(first[list(SERIES)])[0])
 
 
 def point_label(rows: pd.DataFrame) -> str:

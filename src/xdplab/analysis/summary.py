@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from xdplab.analysis.intervals import Spread
-from xdplab.analysis.series import reached, settled
+from xdplab.analysis.series import only_text, reached, settled
 from xdplab.analysis.values import three_digits
 from xdplab.plan.factors import FACTORS
 
@@ -36,21 +37,20 @@ def varying(trials: pd.DataFrame, shown: Sequence[str] = ()) -> list[str]:
 
     ``shown``: columns that are shown in any case; only what distinguishes points beyond them is returned.
     """
-    if len(trials) == 1:
+    if len(trials) < 2:
         return []
     order = {name: rank for rank, name in enumerate(_FIRST)}
     here = (factor.column for factor in FACTORS if factor.column in trials)
-    columns = [name for name in here if name in shown or trials[name].nunique(dropna=False) > 1]
+    columns = [name for name in here if name in shown or only_text(trials[name]) is None]
     # A factor that some points lack follows another one: tx_stamp has a value with the engine afxdp only.
     lacking = set(trials[columns].columns[trials[columns].isna().any()])
-    cells = trials[columns].astype("string").fillna("")
-    chosen = list(shown)
-    groups = len(cells[chosen].drop_duplicates()) if chosen else 1
     others = [column for column in columns if column not in shown]
-    for name in sorted(others, key=lambda column: (order.get(column, len(order)), column in lacking)):
-        count = len(cells[[*chosen, name]].drop_duplicates())
-        if count > groups:
-            chosen, groups = [*chosen, name], count
+    chosen, place, groups = list[str](), np.zeros(len(trials), dtype=np.int64), 1
+    for name in [*shown, *sorted(others, key=lambda column: (order.get(column, len(order)), column in lacking))]:
+        level, texts = pd.factorize(trials[name].astype("string").fillna(""))
+        apart, places = pd.factorize(place * len(texts) + level)
+        if name in shown or len(places) > groups:
+            chosen, place, groups = [*chosen, name], apart, len(places)
     return chosen[len(shown) :]
 
 
