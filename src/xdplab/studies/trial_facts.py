@@ -26,11 +26,13 @@ class Missing:
 
 @dataclass(frozen=True)
 class HintCounts:
-    """Packets of a program that calls a kfunc; calls of it that the driver ``refused``, and the sum of their errnos."""
+    """Packets of a program that calls a kfunc; calls of it that the driver ``refused``, and the sums of their errnos
+    and of the ``squares`` of these, or of more where they differ."""
 
     packets: int
     refused: int
     errors: int
+    squares: int
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,9 @@ class Loader:
 
         answers = {
             "in_kernel": in_kernel, "close": None, "detach": None, "fill": None, "bpf_stats": None, "stats_cost": 4.5,
-            "runstats": RunStats(9, number), "records": "records", "count": [10 * number, number, 300 + number, 9],
-            "begin_slices": None, "await_slices": None, "exchange": None, "decided": "decided",
+            "runstats": RunStats(9, number), "records": "records",
+            "count": [10 * number, number, 300 + number, 400 + number, 9], "begin_slices": None,
+            "await_slices": None, "exchange": None, "decided": "decided",
         }  # fmt: skip
         for name, answer in answers.items():
             setattr(self, name, calls.of(f"{request.interface} {name}", answer))
@@ -75,7 +76,7 @@ def test_a_program_is_attached_read_and_let_go(calls: Calls) -> None:
     ]  # fmt: skip
     assert side.deployment == Deployment("vd0", "native", "native as obtained", 3, 1, "p", "t", True, 2, 6, 3, 4, 5)
     assert (side.counts(), side.stats_cost(), side.runstats(), side.records()) == (None, 4.5, RunStats(9, 1), "records")
-    assert (side.hints(), side.raw_files()) == (HintCounts(10, 1, 301), {"xdpload.jsonl": b"printed at vd0"})
+    assert (side.hints(), side.raw_files()) == (HintCounts(10, 1, 301, 401), {"xdpload.jsonl": b"printed at vd0"})
     calls.clear()
     side.stop()
     side.close()
@@ -125,7 +126,7 @@ def test_two_ports_are_read_and_ended_together(calls: Calls) -> None:
     side.close()
     asked = ("in_kernel reader", "detach", "close")
     assert calls == [f"{port} {what}" for what in asked for port in ("vd0", "vd1")]
-    assert side.hints() == HintCounts(10 + 20, 1 + 2, 301 + 302)
+    assert side.hints() == HintCounts(10 + 20, 1 + 2, 301 + 302, 401 + 402)
     assert side.raw_files() == {"xdpload.jsonl": b"printed at vd0", "xdpload_second.jsonl": b"printed at vd1"}
     assert (side.deployment.interface, side.runstats()) == ("vd0", RunStats(9, 1))
 

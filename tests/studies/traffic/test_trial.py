@@ -63,7 +63,7 @@ class Side(KernelSide):
             "records": lambda: RecordCounts(next(numbers), 0, 0, 0, False, 5, (0,)),
             "runstats": lambda: RunStats(next(numbers), next(numbers)), "stats_cost": 4.5, "bpf_stats": None,
             "testrun": lambda frames: TestRuns((8.0,), len(frames.frames), seed=frames.seed), "require": None,
-            "slices": lambda binary, rival, sends, seed: sends(), "decided": decided, "hints": HintCounts(7, 6, 5),
+            "slices": lambda binary, rival, sends, seed: sends(), "decided": decided, "hints": HintCounts(7, 6, 5, 9),
             "raw_files": {"xdpload.jsonl": b"loaded"}, "stop": None, "close": None, "fill": None,
         } | self.answers  # fmt: skip
         for name, answer in answers.items():
@@ -283,7 +283,8 @@ def test_a_driver_that_is_asked_tells_what_it_answered_and_a_machine_without_mas
 ) -> None:
     asks = replace(points["ways"], directions="back", program=replace(points["ways"].program, workload="rx_hash",
                                                                       accesses=1))  # fmt: skip
-    for one, hints in ((asks, HintCounts(7, 6, 5)), (replace(asks, program=replace(asks.program, accesses=0)), None)):
+    idle = replace(asks, program=replace(asks.program, accesses=0))
+    for one, hints in ((asks, HintCounts(7, 6, 5, 9)), (idle, None)):
         context = context_of(calls, {"hints": one}, machine=MachineFacts(), second=None)
         vars(context.lab)["clock"] = None  # that of an emulator means nothing, and is not measured
         module.measure(context, Trial(one, 1, 0, 0), tmp_path, facts := TrialFacts())

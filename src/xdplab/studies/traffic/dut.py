@@ -168,8 +168,7 @@ class KernelSide:
 
     def hints(self) -> HintCounts:
         """Return what a generated program counted of its driver's answers."""
-        packets, refused, errors, *_ = self._loader.count("working_set")
-        return HintCounts(packets, refused, errors)
+        return HintCounts(*self._loader.count("working_set")[:4])
 
     def fill(self) -> None:
         """Put the plan's entries into the maps, whose devices may be made by the plan's commands."""

@@ -209,10 +209,11 @@ def _clock_from(t: TrialSource) -> str:
 def _own_metrics(t: TrialSource) -> str:
     numbers = metrics(t.readings)
     if t.facts.hints:
-        calls, refused = t.facts.hints.packets * t.row["accesses"], t.facts.hints.refused
+        hints = t.facts.hints
+        calls, refused = hints.packets * t.row["accesses"], hints.refused
         numbers |= {"hints_refused_percent": 100 * refused / calls} if calls else {}
-        errno, others = divmod(t.facts.hints.errors, refused or 1)  # a mix's mean would be another errno
-        numbers |= {"hints_errno": Absent("several") if others else float(errno)} if refused else {}
+        alike = hints.squares * refused == hints.errors**2  # by Cauchy and Schwarz; a mix's mean would be another errno
+        numbers |= {"hints_errno": hints.errors / refused if alike else Absent("several")} if refused else {}
     if not numbers:
         raise Absent("the plan has no metrics of its own")
     return json.dumps({name: None if isinstance(number, Absent) else number for name, number in numbers.items()})
