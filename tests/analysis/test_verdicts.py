@@ -44,11 +44,6 @@ def test_latencies_from_the_devices_own_stamp_hold_no_lateness_of_the_sender() -
     assert "was late" not in judge(stamped | {"latency_from": "sent"}).reason
 
 
-def test_what_little_the_tg_missed_is_told() -> None:
-    missed = {"tg_port_rx_packets": 3_000_700, "tg_missed_packets": 700, "tg_port_tx_packets": 4_000_000}
-    assert "700 frames came to the TG's port and were not taken" in judge(GOOD | missed).reason
-
-
 TWO_PORTS = GOOD | {"action": "redirect", "directions": "both", "rx_packets": 2_000_000, "tx_packets": 2_000_000} | {
     "dut_rx_packets": 2_000_000, "dut_tx_packets": 2_000_000,
     **{f"{way}_{name}": 1_000_000 for way in ("forth", "back")
@@ -121,6 +116,15 @@ def test_the_loss_of_a_direction_is_told() -> None:
     assert "were lost" not in judge(TWO_PORTS).reason
 
 
+SHARED = {"arrangement": "shared", "rx_packets": 4_000_000, "dut_rx_packets": 4_000_000, "dut_tx_packets": 4_000_000}
+NEVER_REACHED = {"offered_pps": 0.28e6, "rate_requested_pps": 1e6}
+USERS = {"workload": None, "accesses": None, "program_name": "lb.bpf.c"}
+
+
+def decided(**frames: int) -> str:
+    return json.dumps({"tx": 0, "drop": 0, "redirect": 0, "pass": 0} | frames)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -157,6 +161,10 @@ def test_the_loss_of_a_direction_is_told() -> None:
             "the path carried none of 300 frames sent before the trial: the DUT received 300, sent back 0",
         ),
         (PACED | LATE, "was late: the latency is 3.0 µs from the due time and 1.0 µs from sending (p50)"),
+        (NEVER_REACHED, "offered 28.00% of the rate asked for"),
+        (NEVER_REACHED | {"arrangement": "hosts"}, "offered 28.00% of the rate asked for"),
+        ({"bpf_timed_runs": 1}, "BPF statistics were on in the window"),
+        ({"link_changes": 2, "tx_packets": 0}, "the link went down or came up in the window (2 changes)"),
     ],
 )
 def test_what_is_not_to_be_believed(change: dict[str, object], words: str) -> None:
@@ -194,7 +202,7 @@ def test_a_program_that_keeps_every_frame_is_the_reason_with_what_to_do(
     ("change", "words"),
     [
         ({"rx_packets": 2_971_000}, "agree within 0.97%"),
-        ({"dut_tx_packets": None}, "one count only: the TG's"),
+        *(({"dut_tx_packets": null}, "one count only: the TG's") for null in (None, pd.NA, float("nan"))),
         ({"rx_packets": None}, "one count only: the DUT's"),
         ({"rx_packets": 0, "dut_tx_packets": 0}, "the DUT forwarded nothing"),
         ({"duplicate_packets": 12}, "12 duplicates"),
@@ -209,6 +217,23 @@ def test_a_program_that_keeps_every_frame_is_the_reason_with_what_to_do(
             "agree",
         ),  # no rate
         (PHYSICAL | {"tx_packets": 20e6, "rx_packets": LINE, "dut_tx_packets": LINE}, "agree"),
+        ({"verdict": "invalid", "reason": "by an older rule"}, "agree"),
+        ({"settings_changed": "{}", "bpf_timed_runs": 0, "link_changes": 0}, "TG and DUT agree"),
+        ({"settings_changed": '{"dut port.mtu": ["1500", "9000"]}'}, "dut port.mtu from 1500 to 9000"),
+        (
+            {"dut_driver": "veth", "settings": '{"dut port.probe": "veth tx: wrong"}'},
+            "table of drivers: veth tx: wrong",
+        ),
+        (
+            {"tg_port_rx_packets": 3_000_700, "tg_missed_packets": 700, "tg_port_tx_packets": 4_000_000},
+            "700 frames came to the TG's port and were not taken",
+        ),
+        (NEVER_REACHED | SHARED, "not reached: 280 kpps were offered, 28.0% of the 1 Mpps asked for"),
+        (SHARED | LATE | {"rate_requested_pps": 4e6}, "the sender was late"),  # it may be the DUT's doing
+        (
+            USERS | {"action": "mixed", "xdp_actions": decided(tx=3_000_000, drop=1_000_000)},
+            "tx for 75.0% of 4000000 frames, drop for 25.0%",
+        ),
     ],
 )
 def test_what_is_believed_and_said(change: dict[str, object], words: str) -> None:
@@ -306,44 +331,6 @@ def test_throttling_is_named_where_the_pause_is_its_own() -> None:
         assert words not in judge(GOOD | throttled | {"rt_runtime_us": 950_000} | change).reason
 
 
-@pytest.mark.parametrize(
-    ("change", "verdict", "words"),
-    [
-        ({"bpf_timed_runs": 1}, "invalid", "BPF statistics were on in the window"),
-        ({"link_changes": 2, "tx_packets": 0}, "invalid", "the link went down or came up in the window (2 changes)"),
-        ({"settings_changed": '{"dut port.mtu": ["1500", "9000"]}'}, "valid", "dut port.mtu from 1500 to 9000"),
-        (
-            {"dut_driver": "veth", "settings": '{"dut port.probe": "veth tx: wrong"}'},
-            "valid",
-            "table of drivers: veth tx: wrong",
-        ),
-        ({"settings_changed": "{}", "bpf_timed_runs": 0, "link_changes": 0}, "valid", "TG and DUT agree"),
-    ],
-)
-def test_what_changed_on_the_machine_in_the_window_is_told(change, verdict, words) -> None:
-    found = judge(GOOD | change)
-    assert found.verdict == verdict
-    assert words in found.reason
-
-
-@pytest.mark.parametrize("arrangement", ["shared", "split", "hosts"])
-def test_a_load_never_reached_is_named_in_every_arrangement(arrangement: str) -> None:
-    row = SHARED | {"arrangement": arrangement, "offered_pps": 0.28e6, "rate_requested_pps": 1e6}
-    verdict = judge(GOOD | row)
-    assert verdict.verdict == ("valid" if arrangement == "shared" else "invalid")
-    if arrangement == "shared":
-        assert "the load was not reached: 280 kpps were offered, 28.0% of the 1 Mpps asked for" in verdict.reason
-        assert verdict.limited_by == "shared_cpu"
-    else:
-        assert "offered 28.00% of the rate asked for" in verdict.reason
-
-
-def test_a_late_sender_on_a_shared_cpu_may_be_the_duts_doing() -> None:
-    late = SHARED | LATE | {"rate_requested_pps": 4e6}
-    assert judge(GOOD | late).verdict == "valid"
-    assert "the sender was late" in judge(GOOD | late).reason
-
-
 def test_frames_that_came_twice_hide_no_loss() -> None:
     """1 % was lost and 1 % duplicated, so as many frames arrived as were sent."""
     row = {
@@ -357,7 +344,6 @@ def test_frames_that_came_twice_hide_no_loss() -> None:
 
 
 BACK_NONE = {"rx_packets": 0, "dut_tx_packets": 0}
-USERS = {"workload": None, "accesses": None, "program_name": "lb.bpf.c"}
 
 
 @pytest.mark.parametrize("action", ["drop", "pass"])
@@ -366,10 +352,6 @@ def test_a_program_that_returns_nothing_is_judged_by_the_dut_alone(action: str) 
     assert judge(row).verdict == "valid"
     assert "DUT's count alone" in judge(row).reason
     assert judge(row | {"dut_rx_packets": None}).verdict == "invalid"
-
-
-def decided(**frames: int) -> str:
-    return json.dumps({"tx": 0, "drop": 0, "redirect": 0, "pass": 0} | frames)
 
 
 @pytest.mark.parametrize("said", ["tx", "drop", "pass", "redirect"])
@@ -456,12 +438,6 @@ def test_a_redirect_that_the_kernel_refuses_is_none() -> None:
     assert "where redirected frames arrive is not known" in judge(row).reason
 
 
-def test_shares_of_a_program_that_decides_one_or_another_are_said() -> None:
-    row = GOOD | USERS | {"action": "mixed", "xdp_actions": decided(tx=3_000_000, drop=1_000_000)}
-    assert "tx for 75.0% of 4000000 frames, drop for 25.0%" in judge(row).reason
-    assert judge(row).verdict == "valid"
-
-
 SAID = "not only test frames were on the link:"
 
 
@@ -495,11 +471,6 @@ def test_what_was_not_measured_keeps_its_reason(verdict: str) -> None:
     assert (kept.verdict, kept.reason, kept.limited_by) == (verdict, "no offload: EINVAL", None)
 
 
-def test_an_older_invalid_is_judged_again() -> None:
-    assert judge(GOOD | {"verdict": "invalid", "reason": "by an older rule"}).verdict == "valid"
-
-
-SHARED = {"arrangement": "shared", "rx_packets": 4_000_000, "dut_rx_packets": 4_000_000, "dut_tx_packets": 4_000_000}
 NO_LOSS = {"rx_packets": 4_000_000, "dut_rx_packets": 4_000_000, "dut_tx_packets": 4_000_000}
 AFXDP = SHARED | {"engine": "afxdp", "tx_packets": 4_000_000}
 
@@ -514,6 +485,7 @@ AFXDP = SHARED | {"engine": "afxdp", "tx_packets": 4_000_000}
         (AFXDP | {"forwarded_pps": 9e5}, "shared_cpu"),  # no program time: one trial alone cannot show the limit
         (SHARED | {"rate_requested_pps": 4e6}, "none"),
         (SHARED | {"rate_requested_pps": 6e6}, "shared_cpu"),
+        (NEVER_REACHED | SHARED, "shared_cpu"),
         (NO_LOSS, "generator"),
         (NO_LOSS | {"rate_requested_pps": 4e6}, "none"),
         (PACED, "dut"),
@@ -541,11 +513,6 @@ def test_frames_that_a_card_refused_were_not_offered() -> None:
     assert judge(paced | {"tx_errors": 1000}).limited_by == "dut"
     virtual = judge(paced | {"arrangement": "split", "link_bps": None})
     assert (virtual.verdict, virtual.limited_by) == ("valid", "dut")
-
-
-def test_null_is_null_in_every_dress() -> None:
-    for null in (None, pd.NA, float("nan")):
-        assert judge(GOOD | {"dut_tx_packets": null}).reason == "one count only: the TG's"
 
 
 def test_every_rule_is_pure() -> None:
