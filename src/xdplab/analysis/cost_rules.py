@@ -150,12 +150,12 @@ def unequal_work(trials: pd.DataFrame) -> list[str]:
 
     Runs that recorded neither give no phrase.
     """
-    counted = valid(trials[[name for name in OF_WORK if name in trials]])
+    counted = trials[[name for name in OF_WORK if name in trials]]
     counted = rows_where(counted, counted["accesses"].ge(BLOCK))
     if counted["mode"].isin(["af_xdp"]).nunique() < 2:
         return []
     phrases = []
-    for program, rows in counted.groupby("program_name", sort=False):
+    for program, rows in valid(counted).groupby("program_name", sort=False):
         is_user = rows["mode"].isin(["af_xdp"])
         kernel, user = _widest(rows[~is_user]), _widest(rows[is_user])
         if kernel is None or user is None or is_null(user["access_loads"]):
