@@ -5,6 +5,8 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <linux/pkt_sched.h>
+#include <linux/rtnetlink.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -49,6 +51,40 @@ static struct made make_filter(int program, struct bpf_tc_hook *hook) {
     return (struct made){error, now_ns() - began};
 }
 
+// Whether the port has filters at a hook; also if that cannot be known.
+static bool has_filters(int ifindex, unsigned hook) {
+    struct {
+        struct nlmsghdr head;
+        struct tcmsg filter;
+    } ask = {{sizeof(ask), RTM_GETTFILTER, NLM_F_REQUEST | NLM_F_DUMP, 0, 0},
+             {.tcm_ifindex = ifindex, .tcm_parent = TC_H_MAKE(TC_H_CLSACT, hook)}};
+    _Alignas(struct nlmsghdr) char answer[32768];
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), has = -1;
+    ssize_t length = fd < 0 || send(fd, &ask, sizeof(ask), 0) < 0 ? 0 : recv(fd, answer, sizeof(answer), 0);
+    for (struct nlmsghdr *one = (void *)answer; NLMSG_OK(one, length); one = NLMSG_NEXT(one, length)) {
+        const struct tcmsg *filter = NLMSG_DATA(one);
+        if (one->nlmsg_type == RTM_NEWTFILTER && filter->tcm_handle) // 0: a priority, whose filters follow
+            has = 1;
+        else if (one->nlmsg_type == NLMSG_DONE && has < 0)
+            has = 0;
+    }
+    if (fd >= 0)
+        close(fd);
+    return has != 0;
+}
+
+// With the qdisc, which is ours; but filters that others have put there since stay, and so does the qdisc.
+static int remove_filter(int ifindex, struct bpf_tc_hook *hook) {
+    FILTER(filter);
+    int error = bpf_tc_detach(hook, &filter);
+    if (error && error != -ENOENT)
+        return error;
+    if (has_filters(ifindex, TC_H_MIN_INGRESS) || has_filters(ifindex, TC_H_MIN_EGRESS))
+        return -EBUSY;
+    hook->attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS; // the qdisc itself
+    return bpf_tc_hook_destroy(hook);
+}
+
 // The holder: signals to its maker's group do not reach it.
 __attribute__((noreturn)) static void hold_filter(int program, int ifindex, int end) {
     HOOK(hook);
@@ -62,8 +98,7 @@ __attribute__((noreturn)) static void hold_filter(int program, int ifindex, int 
     if (send(end, &made, sizeof(made), MSG_NOSIGNAL) == sizeof(made) && !made.error)
         while (recv(end, &made, sizeof(made), 0) < 0 && errno == EINTR)
             ;
-    hook.attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS; // the qdisc itself
-    int error = others ? 0 : bpf_tc_hook_destroy(&hook);
+    int error = others ? 0 : remove_filter(ifindex, &hook);
     _exit(error && error != -ENODEV); // it goes with its interface
 }
 

@@ -118,6 +118,25 @@ def test_a_qdisc_of_the_users_is_left_alone(folder, namespace):
         subprocess.run([*inside, "del", "dev", "va", "clsact"], check=True)
 
 
+@pytest.mark.parametrize("hook", ["ingress", "egress"])
+def test_a_filter_that_comes_beside_ours_stays_with_the_qdisc_and_is_an_error(folder, namespace, hook):
+    process = start(folder, namespace, "tc")
+    process.stdout.readline(), process.stdout.readline()
+    inside = [*IN_PLACE, namespace, "tc"]
+    beside = ["filter", "add", "dev", "va", hook, "prio", "7", "bpf", "da"]
+    beside += ["obj", str(folder / "tc.o"), "sec", "tc"]
+    try:
+        subprocess.run([*inside, *beside], check=True)
+        out, _ = process.communicate("", timeout=10)
+        assert (json.loads(out)["step"], process.returncode) == ("detach", 1)
+        kept = [subprocess.check_output([*inside, "filter", "show", "dev", "va", at], text=True)
+                for at in ("ingress", "egress")]  # fmt: skip
+        assert ["pref 7" in text for text in kept] == [hook == "ingress", hook == "egress"]
+        assert "pref 1 " not in "".join(kept)
+    finally:
+        subprocess.run([*inside, "qdisc", "del", "dev", "va", "clsact"], check=True)
+
+
 def test_a_port_that_is_no_netkit_refuses_its_mode(folder, namespace):
     """EINVAL: this kernel has no netkit at all."""
     refused = lines_of(folder, namespace, "netkit")[-1]
