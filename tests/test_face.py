@@ -22,7 +22,7 @@ from xdplab.figures.catalogue import CATALOGUE
 from xdplab.plan import FACTORS
 from xdplab.shown import ReadableFrame
 
-FIRST = ("pass", "import xdplab.plan", "from xdplab.plan import Plan", "import xdplab.notebook")
+FIRST = ("pass", "import xdplab.plan", "import xdplab.notebook")
 EACH = """
 import os, sys
 import matplotlib.pyplot, pandas, pyarrow.parquet, pydantic, scipy.stats, seaborn
