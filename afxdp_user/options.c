@@ -43,7 +43,7 @@ static const struct command_line LINE = {
         "Receives every frame of some queues by AF_XDP, runs the workload on it (which swaps the MACs) and\n"
         "sends it back on the same queue. Prints one JSON object per line. The command `stats` on standard\n"
         "input prints the counters; the end of the input ends the program and detaches everything.\n"
-        "Where a thread gets more than 160,000 frames per second they gather for 50 us, because each costs\n"
+        "Where a thread gets more than 400,000 frames per second they gather for 20 us, because each costs\n"
         "more if it is taken by itself.",
     .rows = ROWS,
     .row_count = sizeof(ROWS) / sizeof(ROWS[0]),
