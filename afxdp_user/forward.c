@@ -14,9 +14,7 @@
 
 #define RECYCLE_MS 1
 #define RETRY_NS 50000
-#define GATHER_NS 20000
-#define GATHER_FRAMES 8 // 400,000 frames per second: at less, latency matters
-#define MOST_PARTS 18   // of a frame: the kernel has MAX_SKB_FRAGS (17) behind the first
+#define MOST_PARTS 18 // of a frame: the kernel has MAX_SKB_FRAGS (17) behind the first
 
 static void add(uint64_t *counter, uint64_t count) {
     __atomic_store_n(counter, *counter + count, __ATOMIC_RELAXED); // one thread writes, others read
@@ -195,33 +193,11 @@ static unsigned turn(struct queue *queue) {
     return count;
 }
 
-// Returns the most that a queue had.
 static unsigned turn_all(struct worker *worker) {
-    unsigned most = 0;
-    for (unsigned i = 0; i < worker->count; i++) {
-        unsigned count = turn(worker->queues[i]);
-        worker->taken += count;
-        most = count > most ? count : most;
-    }
-    return most;
-}
-
-// Whether GATHER_FRAMES come within GATHER_NS, as of the last millisecond or longer.
-static bool come_fast(struct worker *worker) {
-    const uint64_t now = now_ns(), passed = now - worker->since_ns;
-    if (passed >= NS_PER_MS) {
-        worker->fast = worker->taken * GATHER_NS >= passed * GATHER_FRAMES;
-        worker->taken = 0;
-        worker->since_ns = now;
-    }
-    return worker->fast;
-}
-
-// Both CPUs work on the rings' cache lines: a frame that is taken by itself costs each of them more than one
-// of many.
-static void let_gather(struct worker *worker) {
-    if (!worker->busy && come_fast(worker))
-        sleep_until_ns(now_ns() + GATHER_NS);
+    unsigned count = 0;
+    for (unsigned i = 0; i < worker->count; i++)
+        count += turn(worker->queues[i]);
+    return count;
 }
 
 // Waits for a frame or the stop event. The timeout is short while sent frames are not yet recycled.
@@ -269,18 +245,13 @@ static bool has_error(const struct worker *worker) {
 
 static void *forward(void *argument) {
     struct worker *worker = argument;
-    const unsigned batch = worker->queues[0]->batch;
     bool stopping = false;
     while (!has_error(worker)) {
-        unsigned most = turn_all(worker);
-        if (!most && stopping)
+        unsigned count = turn_all(worker);
+        if (!count && stopping)
             break;
         stopping = __atomic_load_n(worker->stopping, __ATOMIC_ACQUIRE);
-        if (stopping || most >= batch)
-            continue;
-        if (most)
-            let_gather(worker);
-        else
+        if (!count && !stopping)
             wait_for_frames(worker);
     }
     return NULL;

@@ -45,9 +45,6 @@ struct worker {
     struct queue *queues[MAX_QUEUES];
     unsigned count;
     struct pollfd events[MAX_QUEUES + 1]; // of the queues' sockets, then of the stop event
-    uint64_t taken;                       // descriptors since `since_ns`
-    uint64_t since_ns;
-    bool fast; // they came fast before `since_ns`
     pthread_t thread;
 };
 

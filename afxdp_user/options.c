@@ -33,8 +33,7 @@ static const struct option_row ROWS[] = {
      "IP version of the test frames (with --frame-bytes)"},
     {"frags", NULL, NULL, option_flag, AT(frags), 0, 0,
      "take and send frames in several descriptors too (XDP_USE_SG, Linux 6.6)"},
-    {"busy", NULL, NULL, option_flag, AT(busy), 0, 0,
-     "spin instead of sleeping in poll(), and let no frames gather"},
+    {"busy", NULL, NULL, option_flag, AT(busy), 0, 0, "spin instead of sleeping in poll()"},
 };
 
 static const struct command_line LINE = {
@@ -42,9 +41,7 @@ static const struct command_line LINE = {
     .about =
         "Receives every frame of some queues by AF_XDP, runs the workload on it (which swaps the MACs) and\n"
         "sends it back on the same queue. Prints one JSON object per line. The command `stats` on standard\n"
-        "input prints the counters; the end of the input ends the program and detaches everything.\n"
-        "Where a thread gets more than 400,000 frames per second they gather for 20 us, because each costs\n"
-        "more if it is taken by itself.",
+        "input prints the counters; the end of the input ends the program and detaches everything.",
     .rows = ROWS,
     .row_count = sizeof(ROWS) / sizeof(ROWS[0]),
 };

@@ -63,8 +63,6 @@ def test_shared_cpu_loses_nothing_and_counts_exactly(lab, forwarder, xdpgen, att
     queue = running.stats().queues[0]
     assert queue.rx == queue.tx == summary["tx_packets"] == summary["rx_packets"] > 1000
     assert (queue.tx_dropped, queue.tx_pending, queue.rx_dropped) == (0, 0, 0)
-    if engine == "live" and queue.rx > 200_000:  # in 0.4 s: fast enough to gather, so that it rarely sleeps
-        assert queue.polls < queue.rx / 200
     assert running.stop().queues[0].tx == queue.tx
 
 
