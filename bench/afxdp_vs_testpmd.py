@@ -36,7 +36,7 @@ SENDER_PRIORITY, FORWARDER_PRIORITY = "5", "6"
 START_S = 20.0
 LEAST_RATIO, LEAST_BUSY = 1.05, 1.0
 TESTPMD, L2FWD = "dpdk-testpmd", "l2fwd on libxdp"
-QUEUES, FEWER_RUNS = (1, 2, 4, 8), 3
+QUEUES = (1, 2, 4, 8)
 OURS, BUSY = "afxdp_user", "afxdp_user busy"
 SWAP = """
 #include <string.h>
@@ -173,7 +173,7 @@ def aims(queues: int, rates: dict[str, list[float]]) -> list[Aim]:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=7, help="rounds on one queue, at least 7 (%(default)s)")
+    parser.add_argument("--runs", type=int, default=7, help="rounds, at least 7 (%(default)s)")
     parser.add_argument("--queues", type=int, nargs="+", default=QUEUES, help="queue counts (%(default)s)")
 
 
@@ -186,10 +186,7 @@ def measure(arguments: argparse.Namespace) -> list[Aim]:
         print(f"missing peer: {TESTPMD} (apt install dpdk-dev)")
     with tempfile.TemporaryDirectory() as cache:
         tools = Tools.build(cache)
-        found = {
-            queues: compare(tools, queues, arguments.runs if queues == 1 else min(FEWER_RUNS, arguments.runs))
-            for queues in arguments.queues
-        }
+        found = {queues: compare(tools, queues, arguments.runs) for queues in arguments.queues}
     show("Frames that AF_XDP applications forward, Mpps, medians", table(found))
     return [aim for queues, rates in found.items() for aim in aims(queues, rates)]
 
