@@ -136,6 +136,7 @@ static void stop_workers(struct application *application) {
 static void finish(struct application *application) {
     redirect_detach(&application->redirect);
     stop_workers(application);
+    check_queues(application);
     report_stats(application->queues, application->options.queues, &application->redirect);
     for (unsigned i = 0; i < application->options.queues; i++)
         socket_close(&application->queues[i].socket);

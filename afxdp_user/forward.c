@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "forward.h"
-#include "clock.h"
 #include "fail.h"
 
 #include <arpa/inet.h>
@@ -11,8 +10,9 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 
-#define RECYCLE_MS 1
+#define RECYCLE_NS 1000000
 #define RETRY_NS 50000
 #define MOST_PARTS 18 // of a frame: the kernel has MAX_SKB_FRAGS (17) behind the first
 
@@ -200,24 +200,6 @@ static unsigned turn_all(struct worker *worker) {
     return count;
 }
 
-// Waits for a frame or the stop event. The timeout is short while sent frames are not yet recycled.
-static void sleep_for_frames(struct worker *worker) {
-    bool recycled = true;
-    for (unsigned i = 0; i < worker->count; i++) {
-        struct queue *queue = worker->queues[i];
-        recycled &= queue->recycled == queue->lent;
-        add(&queue->polls, 1);
-    }
-    poll(worker->events, worker->count + 1, recycled ? -1 : RECYCLE_MS);
-}
-
-static bool has_unsent(const struct worker *worker) {
-    for (unsigned i = 0; i < worker->count; i++)
-        if (unsent(&worker->queues[i]->socket))
-            return true;
-    return false;
-}
-
 static void ask_for_frames(struct worker *worker) {
     for (unsigned i = 0; i < worker->count; i++) {
         struct socket *socket = &worker->queues[i]->socket;
@@ -226,14 +208,25 @@ static void ask_for_frames(struct worker *worker) {
     }
 }
 
+// Waits for a frame or the stop event; for a short time while sent frames are not yet recycled. A queue whose
+// frames the kernel could not send waits for its next try: their receiver may need this CPU.
 static void wait_for_frames(struct worker *worker) {
-    // The kernel could not send. The receiver of its frames may need this CPU.
-    if (has_unsent(worker))
-        sleep_until_ns(now_ns() + RETRY_NS);
-    else if (worker->busy)
+    bool recycled = true, blocked = false;
+    for (unsigned i = 0; i < worker->count; i++) {
+        struct queue *queue = worker->queues[i];
+        bool waits = unsent(&queue->socket);
+        worker->events[i].fd = waits ? -1 : queue->socket.fd;
+        blocked |= waits;
+        recycled &= queue->recycled == queue->lent;
+    }
+    if (worker->busy && !blocked) {
         ask_for_frames(worker);
-    else
-        sleep_for_frames(worker);
+        return;
+    }
+    const struct timespec timeout = {.tv_nsec = blocked ? RETRY_NS : RECYCLE_NS};
+    for (unsigned i = 0; i < worker->count; i++)
+        add(&worker->queues[i]->polls, 1);
+    ppoll(worker->events, worker->count + 1, recycled && !blocked ? NULL : &timeout, NULL);
 }
 
 static bool has_error(const struct worker *worker) {

@@ -32,7 +32,7 @@ struct queue {
     uint64_t foreign;  // received frames that are not test frames; sent back too
     uint64_t refused;  // taken by the kernel, then dropped by the driver
     uint64_t wakeups;  // sendto()
-    uint64_t polls;    // poll()
+    uint64_t polls;    // poll() of its thread
     int error;         // the errno that ended its thread
     int error_event;   // eventfd, written to after `error`
 };

@@ -42,6 +42,8 @@ MAP(lists, PERCPU_ARRAY, const unsigned int, __u16[3]);
 MAP(pointed, HASH, __u32, struct { void *at; });
 struct { __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 4); __uint(key_size, 2); __uint(value_size, 6); }
     sized SEC(".maps");
+struct { __uint(type, BPF_MAP_TYPE_LPM_TRIE); __uint(max_entries, 4); __uint(key_size, 8); __uint(value_size, 4); }
+    plain_nets SEC(".maps");
 MAP(ports, DEVMAP, __u32, __u32);
 struct { __uint(type, BPF_MAP_TYPE_HASH_OF_MAPS); __uint(max_entries, 4); __type(key, __u32);
     __array(values, struct { __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 4); __type(key, __u16);
@@ -160,6 +162,9 @@ REFUSED: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "too long a text": ("held", {0: {"name": "longer0"}}, ("held[0].name", "7 bytes", "6")),
     "a pointer": ("pointed", {0: {"at": 1}}, ("pointed[0].at", "pointer")),
     "a number for a prefix": ("nets", {5: 1}, ("nets[5]", "ADDRESS/BITS")),
+    "a number for a prefix without a type": ("plain_nets", [{"key": 5, "value": 1}], ("plain_nets[5]", "ADDRESS/BITS")),
+    "a length that is not decimal": ("roads", {"::/0x8": 1}, ("roads[::/0x8]", "ADDRESS/BITS")),
+    "an address for an enum": ("flows", flow(verdict="1.2.3.4"), (".verdict", "1.2.3.4", "LET_IN, KEEP_OUT")),
     "a prefix for its length": ("nets", [{"key": {"length": "10.0.0.0/8"}, "value": 1}], ("length", "10.0.0.0/8")),
     "a zero before a byte": ("nets", {"10.00.0.0/8": 1}, ("nets[10.00.0.0/8]", "ADDRESS/BITS")),
     "an address for a prefix": ("nets", {"10.0.0.1": 1}, ("nets[10.0.0.1]", "ADDRESS/BITS", "10.0.0.1/32")),
@@ -232,6 +237,8 @@ BROKEN = {
     "number.json": ("1", "number.json"),
     "bytes.csv": ("\udcff", "bytes.csv"),
     "comment.csv": ("key,value,comment\n1,1,x\n", "its first line names the columns"),
+    "again.csv": ("key,key,value\n1,2,1\n", "names key and a part of it, or names it twice"),
+    "inside.csv": ("key,key.address,value\n1,2,1\n", "names key and a part of it"),
     "octal.csv": ("key,value\n1,1\n010,1\n", "[010]"),
     "address.csv": ("key,value\n10.0.0.1,1\n10.0.0.256,1\n", "[10.0.0.256]"),
     "roads.csv": ("key,value\n::1/64/::2,1\n32,1\n", "ADDRESS/BITS"),

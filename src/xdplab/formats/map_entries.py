@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,11 @@ from xdplab.plan.maps import PAIR, Row, pairs
 
 if TYPE_CHECKING:
     import pyarrow as arrow
+    import pyarrow.compute as arrow_compute
     import pyarrow.csv as arrow_csv
 else:
     arrow = lazy("pyarrow")
+    arrow_compute = lazy("pyarrow.compute")
     arrow_csv = lazy("pyarrow.csv")
 
 Column = tuple[list[Any], Sequence[Any]]
@@ -96,13 +99,16 @@ def _array(values: Sequence[Any]) -> Sequence[Any]:
 def _columns_of_csv(path: Path) -> list[Column]:
     with path.open() as file:
         header = next(csv.reader(file), [])
+    if _overlapping([_steps(name) for name in header]) is not None:
+        return []
     names = [f"{at}" for at in range(len(header))]
     table = arrow_csv.read_csv(
         path,
         arrow_csv.ReadOptions(column_names=names, skip_rows=1),
         convert_options=arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, arrow.string())),
     ).combine_chunks()
-    return [(_steps(name), column.chunk(0)) for name, column in zip(header, table.columns, strict=True) if len(table)]
+    columns = [arrow_compute.utf8_trim_whitespace(column.chunk(0)) for column in table.columns if len(table)]
+    return list(zip(map(_steps, header), columns, strict=True)) if columns else []
 
 
 def _steps(name: str) -> list[Any]:
@@ -127,6 +133,8 @@ def _of_csv(text: str, place: str) -> Iterator[Row]:
     paths = [_steps(name) for name in header]
     if {path[0] for path in paths if path} != PAIR:
         raise PlanError(f"{place}: its first line names the columns: `key,value`, or parts as `key.src,value.hits`")
+    if (twice := _overlapping(paths)) is not None:
+        raise PlanError(f"{place}: its first line names {header[twice]} and a part of it, or names it twice")
     for row in reader:
         if not row:
             continue
@@ -136,6 +144,12 @@ def _of_csv(text: str, place: str) -> Iterator[Row]:
         for path, each in zip(paths, row, strict=True):
             _put(whole, path, each.strip())
         yield _listed(whole["key"]), _listed(whole["value"])
+
+
+def _overlapping(paths: Sequence[list[Any]]) -> int | None:
+    """Return which path ends where another one goes on or ends, if one does."""
+    pairs_of_paths = permutations(enumerate(paths), 2)
+    return next((at for (at, one), (_, other) in pairs_of_paths if one == other[: len(one)]), None)
 
 
 def _put(whole: dict[Any, Any], path: list[Any], value: str) -> None:

@@ -412,8 +412,9 @@ def _packed_entries(btf: Btf, one: MapType, columns: Sequence[Column]) -> tuple[
 
 
 def _packed_key(btf: Btf, one: MapType, columns: Sequence[Column]) -> Bytes:
-    if one.kind == "lpm_trie" and not columns[0][0] and _are_texts(columns[0][1]):
-        return _prefixes(columns[0][1], one.key.size - _PREFIX_BYTES)
+    if one.kind == "lpm_trie" and any(not steps for steps, _ in columns):
+        ((_, texts),) = columns  # its fields, or the whole key
+        return _prefixes(texts, one.key.size - _PREFIX_BYTES)
     packed = _packed(btf, one.key, columns)
     if one.kind in _INDEXED and packed.view("<u4").max() >= one.most:
         raise ValueError("an index that is not there")
@@ -435,14 +436,18 @@ def _packed(btf: Btf, part: MapPart, columns: Sequence[Column]) -> Bytes:
 
 
 def _prefixes(texts: Sequence[Any], size: int) -> Bytes:
+    if not _are_texts(texts) or size not in (_IPV4_BYTES, _IPV6_BYTES):
+        raise ValueError("no prefixes")
     if size == _IPV4_BYTES:
-        numbers = _dotted(_trimmed(texts), ".../")
+        numbers = _dotted(texts, ".../")
         addresses, bits = numbers[:, :size], numbers[:, size].astype("<u4")
     else:
-        pairs = arrow_compute.split_pattern(_trimmed(texts), "/")
+        pairs = arrow_compute.split_pattern(texts, "/")
         if arrow_compute.min_max(arrow_compute.list_value_length(pairs)).as_py() != {"min": 2, "max": 2}:
             raise ValueError("no prefixes")
         parts = pairs.flatten()
+        if not _are_decimal(parts[1::2]):
+            raise ValueError("no prefixes")
         addresses, bits = _addresses(parts[::2], size), np.asarray(parts[1::2].cast(arrow.uint32()), "<u4")
     if bits.max() > 8 * size:
         raise ValueError("no prefixes")
@@ -463,10 +468,8 @@ def _packed_column(btf: Btf, number: int, size: int, texts: Sequence[Any]) -> By
     """Return the bytes of numbers or addresses, a row each."""
     one = btf.bare(number) if number else BtfType("int", "", size)
     size = btf.size(number) if number else size
-    if _are_texts(texts):
-        texts = _trimmed(texts)
-        if size in _ADDRESS_BYTES and _is_address(texts[0].as_py()):
-            return _addresses(texts, size)
+    if _are_texts(texts) and size in _ADDRESS_BYTES and one.kind != "enum" and _is_address(texts[0].as_py()):
+        return _addresses(texts, size)
     if one.kind != "int" or one.boolean or size > _WORD:
         raise ValueError("no number")
     numbers = _numbers(texts, one.signed)
@@ -482,13 +485,13 @@ def _are_texts(column: Sequence[Any]) -> TypeGuard[arrow.Array]:
     return isinstance(column, arrow.Array) and arrow.types.is_string(column.type)
 
 
-def _trimmed(texts: Sequence[Any]) -> arrow.Array:
-    return arrow_compute.utf8_trim_whitespace(texts)
+def _are_decimal(texts: arrow.Array) -> bool:
+    return bool(arrow_compute.all(arrow_compute.match_substring_regex(texts, _DECIMAL)).as_py())
 
 
 def _numbers(column: Sequence[Any], signed: bool) -> npt.NDArray[Any]:
     """Return integers of 64 bits, or Python's, of any size, where a text is not plainly decimal."""
-    if _are_texts(column) and not arrow_compute.all(arrow_compute.match_substring_regex(column, _DECIMAL)).as_py():
+    if _are_texts(column) and not _are_decimal(column):
         column = column.to_pylist()
     if isinstance(column, arrow.Array):
         return np.asarray(column.cast(arrow.int64() if signed else arrow.uint64()))
