@@ -78,6 +78,9 @@ def test_hue_and_panel_are_what_varies_or_what_was_asked() -> None:
     assert by_program.look.order.hues == ("chase read", "lookup read")
     alone = view("throughput", quick(), hue="queues", panel="", where={"mode": "native", "program": "chase-read"})
     assert set(alone.marks["panel"]) == {""}
+    sizes = synthetic.run(vary={"frame_bytes": (64, 1500), "mode": synthetic.MODES}, accesses=0)
+    by_axis = view("baseline", sizes, hue="frame_bytes")
+    assert (set(by_axis.marks["hue"]), by_axis.look.axes.x_label) == ({"64 B", "1500 B"}, "frame size (B, with FCS)")
 
 
 def test_levels_are_never_averaged_together() -> None:

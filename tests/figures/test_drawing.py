@@ -33,7 +33,7 @@ BUSY = {"mode": synthetic.MODES, "queues": (1, 2), "accesses": (0, 1, 100, 400, 
 
 NAMES = (
     *("throughput", "service_time", "access_cost", "programs", "latency", "evenness", "baseline", "counters"),
-    "alone",
+    *("alone", "powers of ten", "long names"),
 )
 
 
@@ -50,7 +50,15 @@ def views() -> dict[str, View]:
     ]
     rings = synthetic.run(engine="afxdp", accesses=0, vary={"queues": (2, 4, 8), "mode": synthetic.MODES})
     sizes = synthetic.run(vary={"frame_bytes": (64, 128, 256, 512, 1024, 1500), "mode": synthetic.MODES}, accesses=0)
+    few = synthetic.run(workload="chase", vary={"accesses": (0, 100, 400)}).assign(
+        perf_packets=1e8, l1d_misses=2e3, branch_misses=3e3, xsk_dropped=4e6
+    )
+    bars = [{"x": f"p{n}{'q' * 28}", "value": 9.7 - n, "low": 9.0 - n, "high": 10.0 - n} for n in range(4)]
+    same = {"figure": "f", "file": "f", "kind": "bar", "panel": "", "hue": "", "n": 3, "verdict": "valid"}
+    long = marks_frame([same | bar | {"points": "p"} for bar in bars])
     return {
+        "powers of ten": view("counters", few),
+        "long names": View(long, Look(Axes("program", "ns"), Order(), Words(bar_values=True))),
         "throughput": view("throughput", split),
         "service_time": view("service_time", split),
         "access_cost": view("access_cost", synthetic.quick()),

@@ -74,11 +74,12 @@ def varying(trials: pd.DataFrame) -> list[str]:
 
 def free_factors(trials: pd.DataFrame, held: Sequence[str]) -> list[str]:
     """Return the factors with more than one level where ``held`` ones are the same, in order of the table."""
+    held = list(dict.fromkeys(held))  # a reader may choose the x axis as hue, too
     several = [name for name in varying(trials) if name not in held]
     if not held or not several:
         return several
     _, combinations = _combined(trials, [*held, *several])
-    counts = combinations.groupby(list(held), dropna=False)[several].nunique()
+    counts = combinations.groupby(held, dropna=False)[several].nunique()
     return [name for name in several if (counts[name] > 1).any()]
 
 

@@ -178,7 +178,8 @@ def settle(sheet: Figure, axes: NDArray[Any], *, categorical: bool) -> None:
                 label.set_linespacing(1.0)
                 label.set_horizontalalignment("right")
                 label.set_rotation_mode("anchor")
-        _lay_out(sheet, axes)
+        for _ in range(2):  # a turned label reaches as far as its panel is narrow
+            _lay_out(sheet, axes)
     else:
         thinned = [_thin(ax) for ax in shown]
         if any(thinned):
@@ -194,7 +195,7 @@ PAD_IN = (0.04, 0.03)
 def _lay_out(sheet: Figure, axes: NDArray[Any]) -> None:
     """Give the panels one size, the largest that leaves room for what stands around them; centre common labels.
 
-    Matplotlib's own layout measures everything in the panels, four times; no label of ours depends on a panel's size.
+    Matplotlib's own layout measures everything in the panels, four times; only turned labels depend on a panel's size.
     """
     (width, height), (rows, columns) = sheet.get_size_inches(), axes.shape
     foot, head = _edges(sheet)
@@ -277,6 +278,7 @@ def visible_texts(sheet: Figure, shown: Sequence[Axes]) -> list[Text]:
         texts += [ax.title, *ax.texts, ax.xaxis.label, ax.yaxis.label]
         axes: tuple[Any, ...] = (ax.xaxis, ax.yaxis)
         texts += [tick.label1 for axis in axes for tick in axis._update_ticks()]
+        texts += [axis.get_offset_text() for axis in axes]
     return [text for text in texts if text.get_visible() and text.get_text().strip()]
 
 

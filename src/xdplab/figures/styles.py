@@ -136,7 +136,6 @@ def applied(style: Style) -> Iterator[None]:
         "axes.titlesize": style.font_pt,
         "axes.labelsize": style.font_pt,
         "axes.titlepad": 3.0,
-        "axes.titley": 1.0,  # nothing stands between a panel and its title, for which matplotlib would look often
         "axes.linewidth": thin,
         "axes.spines.top": False,
         "axes.spines.right": False,
