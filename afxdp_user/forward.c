@@ -269,7 +269,7 @@ void queue_open(struct queue *queue, const struct options *options, unsigned ind
 }
 
 void worker_add(struct worker *worker, struct queue *queue) {
-    worker->events[worker->count] = (struct pollfd){.fd = queue->socket.fd, .events = POLLIN};
+    worker->events[worker->count] = (struct pollfd){.events = POLLIN};
     worker->queues[worker->count++] = queue;
 }
 

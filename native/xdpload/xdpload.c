@@ -19,10 +19,9 @@
 // Constant lines: a signal handler may print them.
 static bool say_detached(void) {
     static const char done[] = "{\"type\":\"detached\"}\n";
-    static const char stays[] =
-        FAILURE_LINE("detach", "the clsact qdisc may stay, as it does with filters of others (`tc filter "
-                               "show dev PORT ingress`, and "
-                               "egress); if there is none: `tc qdisc del dev PORT clsact`");
+    static const char stays[] = FAILURE_LINE(
+        "detach", "the clsact qdisc may stay; if it has no filter of others (`tc filter show dev PORT "
+                  "ingress`, then egress): `tc qdisc del dev PORT clsact`");
     bool gone = detach_program();
     ssize_t length = gone ? sizeof(done) - 1 : sizeof(stays) - 1;
     return write(STDOUT_FILENO, gone ? done : stays, length) == length && gone;

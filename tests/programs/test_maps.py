@@ -237,6 +237,7 @@ BROKEN = {
     "number.json": ("1", "number.json"),
     "bytes.csv": ("\udcff", "bytes.csv"),
     "comment.csv": ("key,value,comment\n1,1,x\n", "its first line names the columns"),
+    "again.json": ('{"1": 2, "3": 4, "1": 5}', "again.json: 1 is given twice"),
     "again.csv": ("key,key,value\n1,2,1\n", "names key and a part of it, or names it twice"),
     "inside.csv": ("key,key.address,value\n1,2,1\n", "names key and a part of it"),
     "octal.csv": ("key,value\n1,1\n010,1\n", "[010]"),

@@ -65,7 +65,7 @@ def columns_of(contents: Any) -> list[Column]:
     try:
         if isinstance(contents, str) and contents.endswith(".csv"):
             return _columns_of_csv(Path(contents))
-        given = json.loads(Path(contents).read_text()) if isinstance(contents, str) else contents
+        given = _parsed(Path(contents).read_text()) if isinstance(contents, str) else contents
         if isinstance(given, dict):
             keys, values = list(given), list(given.values())
         elif all(isinstance(row, tuple) or row.keys() == PAIR for row in given):
@@ -115,11 +115,26 @@ def _steps(name: str) -> list[Any]:
     return [step[0] or int(step[1]) for step in _STEP.findall(name.strip())]
 
 
+def _parsed(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_each_once)
+
+
+def _each_once(given: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of a JSON file, of which Python would keep the last of two equal keys. Raises ValueError."""
+    whole = dict(given)
+    if len(whole) < len(given):
+        names = [name for name, _ in given]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} is given twice")
+    return whole
+
+
 def _of_json(text: str, place: str) -> Iterator[Row]:
     try:
-        contents = json.loads(text)
+        contents = _parsed(text)
     except json.JSONDecodeError as error:
         raise PlanError(f"{place} is not JSON: {error}") from None
+    except ValueError as error:
+        raise PlanError(f"{place}: {error}") from None
     listed = isinstance(contents, list) and all(isinstance(row, dict) and row.keys() == PAIR for row in contents)
     if not listed and not isinstance(contents, dict):
         raise PlanError(f'{place} holds neither {{"KEY": VALUE}} nor [{{"key": …, "value": …}}]')
