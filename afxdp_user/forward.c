@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "forward.h"
+#include "clock.h"
 #include "fail.h"
 
 #include <arpa/inet.h>
@@ -14,6 +15,8 @@
 
 #define RECYCLE_NS 1000000
 #define RETRY_NS 50000
+#define LOOK_NS 50000
+#define MOST_LOOKS 40 // for a moment without a frame on its way
 #define MOST_PARTS 18 // of a frame: the kernel has MAX_SKB_FRAGS (17) behind the first
 
 static void add(uint64_t *counter, uint64_t count) {
@@ -296,9 +299,9 @@ int queue_error(const struct queue *queue) {
     return error ? error : socket_error(&queue->socket);
 }
 
-struct queue_counts queue_count(const struct queue *queue) {
+static struct queue_counts read_counts(const struct queue *queue) {
     uint64_t pending = unsent(&queue->socket); // in descriptors: a frame may have several
-    uint64_t foreign = load(&queue->foreign);  // before `received`, of which it is a part
+    uint64_t foreign = load(&queue->foreign);
     uint64_t received = load(&queue->received);
     pending = pending < received ? pending : received;
     uint64_t dropped = load(&queue->refused) + socket_statistics(&queue->socket).tx_invalid_descs;
@@ -307,4 +310,24 @@ struct queue_counts queue_count(const struct queue *queue) {
                                  .tx = received - pending - dropped,
                                  .tx_dropped = dropped,
                                  .tx_pending = pending};
+}
+
+// How many descriptors the kernel has handed over.
+static uint32_t handed_over(const struct socket *socket) {
+    return __atomic_load_n(socket->rx.producer, __ATOMIC_ACQUIRE);
+}
+
+// A frame of others may come at any time: while one is on its way, some counters have it and some do not.
+struct queue_counts queue_count(const struct queue *queue) {
+    const struct socket *socket = &queue->socket;
+    struct queue_counts counts;
+    for (unsigned look = 0; look < MOST_LOOKS; look++) {
+        const uint32_t before = handed_over(socket);
+        const bool all_done = __atomic_load_n(socket->rx.consumer, __ATOMIC_ACQUIRE) == before;
+        counts = read_counts(queue);
+        if (all_done && !counts.tx_pending && handed_over(socket) == before)
+            break;
+        sleep_until_ns(now_ns() + LOOK_NS);
+    }
+    return counts;
 }
