@@ -11,15 +11,15 @@
 #include <linux/if_ether.h>
 #include <string.h>
 
-#define LEAD_NS (2 * NS_PER_MS) // from telling the senders to the window's start
+#define LEAD_NS NS_PER_MS // from telling the senders to the window's start
 // A signal or the end of --max-frames is noticed within this time
 #define SLICE_NS (10 * NS_PER_MS)
 #define INTERVAL_NS (100 * NS_PER_MS)
 #define INTERVALS 4                // the least a burst has: whether its rate was steady is asked of them
 #define SETTLE_INTERRUPTED_S 0.005 // counters are read at rest even then
-#define LOOK_NS NS_PER_MS
-#define LOOKS_AT_REST 3   // in a row, that see nothing new: what came back is all
-#define LOOKS_UNSURE 8    // as many, where it is all only if foreign frames are counted as ours
+#define LOOK_NS (NS_PER_MS / 4)
+#define LOOKS_AT_REST 4   // in a row, that see nothing new: what came back is all
+#define LOOKS_UNSURE 32   // as many, where it is all only if foreign frames are counted as ours
 #define PACED_SHARE 0.999 // a paced burst that offers less was limited
 
 struct burst {

@@ -216,7 +216,7 @@ static int wait_until_armed(const struct session *session) {
         int error = workers_check() ?: read_senders();
         if (error || all_armed(session))
             return error;
-        sleep_until_ns(now_ns() + NS_PER_MS);
+        sleep_until_ns(now_ns() + NS_PER_MS / 10);
     }
     return interrupted ? 0 : failed("send", ETIMEDOUT, NULL, "the senders did not start within 5 s");
 }
