@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -233,3 +234,14 @@ def test_only_the_settings_that_are_named_are_put_back(lab):
 def test_of_many_names_the_nearest_are_told(lab):
     with pytest.raises(UnsupportedError, match=r"features.gso.* and \d+ more"):
         apply(lab.dut.host, "vd0", {"features.tso": False})
+
+
+def test_a_link_that_goes_down_is_awaited(lab):
+    lab.dut.await_link()
+    peer = ["ip", "link", "set", lab.tg.interface]
+    lab.tg.host.run([*peer, "down"])
+    with ThreadPoolExecutor(1) as meanwhile:
+        waiting = meanwhile.submit(lab.dut.await_link)
+        assert not wait([waiting], timeout=0.5).done
+        lab.tg.host.run([*peer, "up"])
+        waiting.result(timeout=5)

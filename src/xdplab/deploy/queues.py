@@ -7,6 +7,7 @@ step for both ends, and harmless if the two are separate cards.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from xdplab.hosts import Host
 
 E = TypeVar("E")
 T = TypeVar("T")
+LINK_S, LOOK_S = 10.0, 0.1
 _Step = Callable[[str, int, int], bool]
 """Whether the step changes a count of this name from the second to the third argument."""
 
@@ -37,6 +39,14 @@ class Endpoint:
 
     host: Host
     interface: str
+
+    def await_link(self) -> None:
+        """Wait some seconds for a link: some cards are reset as a program is attached or a setting changes."""
+        until = time.monotonic() + LINK_S
+        while self.host.run(["cat", f"/sys/class/net/{self.interface}/carrier"], check=False).text.strip() != "1":
+            if time.monotonic() > until:
+                return
+            time.sleep(LOOK_S)
 
     def channels(self) -> tuple[Counted, Counted]:
         """Return the current channel counts and their maximums; both empty if the driver has none to set."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from xdplab.deploy.queues import Endpoint
 from xdplab.deploy.xdp import AttachedProgram, XdpLoader, XdpRequest, attach, await_nothing_attached
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.formats.ethtool import parse_driver
@@ -142,6 +143,7 @@ class OutageBench:
         """Send a burst with the change in its middle, and write what was sent and what came into ``raw``."""
         facts.driver = self.driver
         await_nothing_attached(self.lab.dut, self.lab.dut_interface)
+        self._await_link()
         with self._listening(point) as listener, self._sending(point) as generator:
             with self._changing(point) as change, ThreadPoolExecutor(1) as meanwhile:
                 burst = meanwhile.submit(generator.burst, "outage", point.window_s)
@@ -198,6 +200,7 @@ class OutageBench:
                 yield lambda: attach_loaded(first)
                 return
             attach_loaded(first)
+            self._await_link()
             if event in ("replace", "switch"):
                 second = stack.enter_context(self._loaded(SECOND, OTHER_MODE[mode] if event == "switch" else mode))
             changes: dict[str, Callable[[], object]] = {
@@ -207,6 +210,11 @@ class OutageBench:
                 "switch": lambda: switch(first, second),
             }
             yield changes[event]
+
+    def _await_link(self) -> None:
+        """A card that the last change has reset negotiates its link anew, for seconds."""
+        for end in (Endpoint(self.lab.dut, self.lab.dut_interface), Endpoint(self.lab.tg, self.lab.tg_interface)):
+            end.await_link()
 
     def _loaded(self, number: int, mode: str) -> XdpLoader:
         request = XdpRequest(self.programs[number], self.lab.dut_interface, mode, share_maps=())

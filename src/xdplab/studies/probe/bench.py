@@ -40,7 +40,6 @@ FRAMES, RATE_PPS, LONGEST_S = 1000, 5_000.0, 5.0
 SETTLE_S = 0.3
 """A driver counts what it sent when it frees the descriptors."""
 SESSION_S = 120.0
-LINK_S = 10.0
 _PROGRAM = Path(__file__).parent / "programs" / "probe.bpf.c"
 _ANNOUNCED = Path(__file__).parent / "announced.py"
 _STATE, _FOLDER = "/run/xdplab/probe/state", "/run/xdplab/probe/files"
@@ -106,12 +105,8 @@ class ProbeBench:
 
     def await_link(self) -> None:
         """Wait until both ends have a link: some cards are reset as a program is attached or a setting changes."""
-        ends = [self.end] if self.lab is None else [self.end, Endpoint(self.lab.tg, self.lab.tg_interface)]
-        until = time.monotonic() + LINK_S
-        for end in ends:
-            argv = ["cat", f"/sys/class/net/{end.interface}/carrier"]
-            while end.host.run(argv, check=False).text.strip() != "1" and time.monotonic() < until:
-                time.sleep(0.1)
+        for end in [self.end] if self.lab is None else [self.end, Endpoint(self.lab.tg, self.lab.tg_interface)]:
+            end.await_link()
 
     def counters(self) -> dict[str, int]:
         """Return the counters of the driver by name, and those of the link as ``link.rx.packets``."""
