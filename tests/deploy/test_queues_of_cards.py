@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.compiled import tool_first_in_path
 
-from xdplab.deploy.device import Snapshot, restore
+from xdplab.deploy.device import Snapshot, queues_now, restore
 from xdplab.deploy.queues import Endpoint, queue_limit, set_queues
 from xdplab.deploy.settings import CHANNELS
 from xdplab.deploy.watchdog import restore_script
@@ -72,6 +72,11 @@ def test_a_card_that_does_not_say_its_queues_now_is_set(card: Path) -> None:
     card.write_text("n/a n/a 8 n/a n/a n/a\n")
     set_queues(Endpoint(LocalHost(), "e"), None, 4)
     assert card.read_text() == "n/a n/a 8 n/a n/a 4\n"
+
+
+def test_a_card_without_a_number_of_queues_has_one(card: Path) -> None:
+    (card.parent / "ethtool").write_text("#!/bin/sh\necho 'netlink error: Operation not supported' >&2\nexit 95\n")
+    assert queues_now(LocalHost(), "e") == 1
 
 
 def test_a_card_that_stays_at_four_queues_is_not_measured_as_one_of_one(card: Path) -> None:

@@ -282,7 +282,7 @@ print(keeper_socket.keepers_of(uid, "uml"), path.exists())
 """
 
 
-@pytest.mark.parametrize("where", ["XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDPLAB_RUNTIME_DIR"])
+@pytest.mark.parametrize("where", ["XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDPLAB_RUNTIME_DIR", "HOME"])
 def test_a_user_has_a_place_without_root(stranger: Stranger, common: Path, where: str) -> None:
     folder = common / "own"
     folder.mkdir(mode=0o700)

@@ -12,10 +12,11 @@ from xdplab.programs import steps
 from xdplab.programs.build import build
 from xdplab.programs.counting import FRAME_LENGTHS, AccessCounts, require_reflected, sample_frame
 from xdplab.programs.image import Image, Insn, Reference
-from xdplab.programs.machine import XDP_LOAD_BYTES, XDP_STORE_BYTES, Interpreter, Map
+from xdplab.programs.machine import SMP_PROCESSOR_ID, XDP_LOAD_BYTES, XDP_STORE_BYTES, Interpreter, Map
 from xdplab.programs.proof import count_bytecode
 from xdplab.programs.spec import ACCESSING, FORMS, HINTS, MAP_TYPES, OPS, ProgramSpec, UserProgram
 from xdplab.programs.steps import step
+from xdplab.programs.work import _Rewritten
 
 EVERY_N = (0, 1, 32, 33, 1600)
 KINDS = [
@@ -194,6 +195,16 @@ def test_what_the_proof_cannot_follow_it_refuses(insns, words, monkeypatch):
     machine = Interpreter(Image("probe", "xdp", tuple(insns), {}, {}, {}), {})
     with pytest.raises(ProgramError, match=words):
         machine.run(bytes(60))
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize("kfunc", [False, True])
+def test_a_call_loses_registers_1_to_5_and_no_other(kernels: bool, kfunc: bool) -> None:
+    image = Image("probe", "xdp", (Insn(EXIT, 0, 0, 0, 0),), {}, {}, {})
+    machine = _Rewritten(image.insns, "x86_64") if kernels else Interpreter(image, {})
+    registers = list(range(11))
+    machine.call_kfunc(0, registers) if kfunc else machine.call_helper(SMP_PROCESSOR_ID, registers)
+    assert registers == [0, *[0xDEAD << 48] * 5, *range(6, 11)]
 
 
 TOP, ALL, LOW = 1 << 63, (1 << 64) - 1, (1 << 32) - 1

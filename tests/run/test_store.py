@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +20,7 @@ from tests.attempts import attempt_of
 
 from xdplab.cli import cli
 from xdplab.errors import ResultsError
+from xdplab.hosts.local import LocalHost
 from xdplab.run import disk, journal, state
 from xdplab.run.disk import LOCK, disk_errors, open_file, replacing
 from xdplab.run.frames import texts
@@ -317,6 +318,22 @@ def test_a_folder_that_another_process_makes_meanwhile_is_taken(
     monkeypatch.setattr(os, "mkdir", lambda *given, **how: [make(*given, **how), make(*given, **how)])
     with disk.opened(tmp_path / "new", make=True):
         assert (tmp_path / "new").is_dir()
+
+
+def replace_it(path: Path) -> None:
+    with replacing(path) as file:
+        file.write_bytes(b"whole")
+
+
+@pytest.mark.parametrize("write", [replace_it, lambda path: LocalHost().put(b"whole", str(path))])
+def test_a_file_is_whole_on_the_disk_before_it_has_its_name(
+    write: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[int, bool]] = []
+    file = tmp_path / "file"
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append((os.fstat(number).st_size, file.exists())))
+    write(file)
+    assert synced[:1] == [(5, False)]
 
 
 def test_no_file_of_a_run_is_opened_through_a_link(tmp_path: Path) -> None:
