@@ -73,7 +73,7 @@ def test_recorders_are_started_and_ended_together_and_each_leaves_its_record_or_
     log: list[str] = []
     ends = {"perf": (0, b"started\n{}", b""), "samples": (2, b"started\n", b"")}
     there = host(fails="sar", ends=ends, log=log)
-    reader = SimpleNamespace(close=lambda: log.append("reader close"))
+    reader = SimpleNamespace(finish=lambda: log.append("reader finish"))
     one = probe.CounterProbe(there, "tg", "v1", "/d", reader, sampler="/s")  # type: ignore[arg-type]
     recording = one.start(["perf", "sar", "samples"], events=["a", "b"], deadline_s=7)
     begun = ["perf start 7 cat", "samples start 7 0.1"]
@@ -87,7 +87,7 @@ def test_recorders_are_started_and_ended_together_and_each_leaves_its_record_or_
     assert (runs["samples"]["argv"], runs["sar"]["argv"]) == (["/s", "v1", "0.1"], ["sh", "/d/sar.sh"])
     assert recording.stop() == {}, "they have ended"
     one.close()
-    assert log[-1] == "reader close"
+    assert log[-1] == "reader finish"
 
 
 def test_a_recorder_that_has_ended_is_not_waited_for_and_its_message_is_kept() -> None:

@@ -159,7 +159,7 @@ def test_it_sleeps_between_readings_and_ends_with_its_input(reader: Reader, host
     before = used()
     time.sleep(0.3)
     assert used() == before
-    reader.close()
+    reader.finish()
     assert host.pids() == []
 
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources import files as package_files
 from types import TracebackType
@@ -113,7 +114,8 @@ class CounterProbe:
 
     def close(self) -> None:
         """End what makes the readings; it is started again with the next one."""
-        self.reader.close()
+        with suppress(HostError):  # it may not run, or its connection is lost
+            self.reader.finish()
 
 
 def install(host: Host, role: Role, device: str, directory: str, *, reader: str, sampler: str = "") -> CounterProbe:

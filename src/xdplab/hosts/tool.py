@@ -10,7 +10,7 @@ Readings of one host over one channel that stays open: an SSH command of its own
 
     reader = Reader(host, path)       # `path`: the C tool there, built by `deploy.native`
     reader.run(["ip", "-j", "link"])  # a Result, as of `Host.run`
-    reader.close()
+    reader.finish()
 
 The tool is started with the first reading, and again after one that failed. Between two readings it sleeps.
 """
