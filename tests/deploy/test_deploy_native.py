@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.compiled import tool_first_in_path
 
 from xdplab.deploy import native
 from xdplab.deploy.native import build_tool, build_workload
@@ -70,6 +71,16 @@ def test_a_missing_library_is_named_with_its_package(small_room: Path, tmp_path:
     (small_room / "Makefile").write_text("hello: hello.c\n\t@echo 'cannot find -lxdp: No such file' >&2; false\n")
     with pytest.raises(HostError, match="libxdp-dev"):
         build_tool(LocalHost(), "hello", str(tmp_path))
+
+
+def test_a_folder_that_stays_fails_no_build_and_one_that_cannot_be_moved_says_why(
+    small_room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    tool_first_in_path(monkeypatch, tmp_path / "bin", "rm", "#!/bin/sh\nexit 1\n")
+    assert LocalHost().run([build_tool(LocalHost(), "hello", str(tmp_path / "a"))]).text == "hello\n"
+    tool_first_in_path(monkeypatch, tmp_path / "bin", "mv", "#!/bin/sh\necho 'mv: no room' >&2\nexit 1\n")
+    with pytest.raises(HostError, match="mv: no room"):
+        build_tool(LocalHost(), "hello", str(tmp_path / "b"))
 
 
 def test_a_missing_tool_is_named_with_its_package(small_room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

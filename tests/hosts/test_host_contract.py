@@ -232,7 +232,8 @@ def test_waiting_less_than_it_takes_ends_it(host: Host) -> None:
 
 def test_output_passes_through_as_it_comes(host: Host) -> None:
     out, err = io.BytesIO(), io.BytesIO()
-    result = host.start(["sh", "-c", "echo a; echo b >&2; exit 9"], deadline_s=5).pass_through(out, err)
+    sinks = io.BufferedWriter(out), io.BufferedWriter(err)  # what is held back there is not seen
+    result = host.start(["sh", "-c", "echo a; echo b >&2; exit 9"], deadline_s=5).pass_through(*sinks)
     assert (result.exit_code, out.getvalue(), err.getvalue()) == (9, b"a\n", b"b\n")
 
 

@@ -199,6 +199,14 @@ def test_a_block_that_waits_is_measured_once_another_one_can_be(long: tuple[RunD
     assert study.log[15:18] == ["leave", f"enter {first}", trials[3].trial_id]
 
 
+def test_a_block_that_the_lab_cannot_measure_is_not_put_off(long: tuple[RunDirectory, list[Trial]]) -> None:
+    run, trials = long
+    group = trials[:9]
+    study = Recorder(**{t.trial_id: UnsupportedError("no queues") for t in group})
+    gone_through(run, trials, study)
+    assert study.log[:11] == [f"enter {group[0].block}", *(t.trial_id for t in group), "leave"]
+
+
 @pytest.mark.parametrize("fine", [0, 1, 3])
 def test_where_anything_was_measured_the_rest_goes_on(run: RunDirectory, fine: int) -> None:
     bad = {t.trial_id: HostError("the wire was cut") for place, t in enumerate(TRIALS) if place != fine}

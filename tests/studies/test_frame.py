@@ -44,6 +44,7 @@ from xdplab.labs.base import HOST
 from xdplab.run.progress import PlainObserver
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState, read_state
+from xdplab.run.waiting import MEASURED, WAITS
 from xdplab.studies import guests, places
 from xdplab.studies.execution import views as execution
 from xdplab.studies.figure_table import without_trends
@@ -511,8 +512,10 @@ def test_what_tells_time_is_waited_for_and_this_is_written_down(
 
     kind = study_kind(**WORDS | {"session": lambda plan: Placed()})
     run = kind.start(Request(words=("a",), repetitions=1), tmp_path)
+    before = WAITS.get(), MEASURED.get()
     with pytest.warns(ResultsWarning, match="waiting: uml is in use by another run"):
         run.measure(Watching(lambda _: None))
+    assert (WAITS.get(), MEASURED.get()) == before, "what waits later is no part of this run"
     told = [event["why"] for event in run.directory.journal.events("waiting")]
     assert told == ["uml is in use by another run", None]
     assert "waiting" not in seen[0]
