@@ -78,31 +78,39 @@ class SentFrames:
 class ReceivedFrames:
     """What came back.
 
-    ``lost_packets`` is tx_packets less the received ones without ``duplicates``. ``reordered`` ones came behind a
-    higher number of their flow. ``rx_window_packets`` had arrived ``rx_window_s`` after the burst's start, at its end:
-    the other ``rx_packets`` drained from rings later.
+    ``rx_window_packets`` had arrived ``rx_window_s`` after the burst's start, at its end: the other ``rx_packets``
+    drained from rings later.
     ``rx_flows`` counts the different flows among them, and ``rx_by_rank`` their frames, by ranks 1, 2 to 3, 4 to 7 and
-    so on of the flows, where these are drawn or replaced. ``rx_bytes`` and ``foreign_bytes`` are the bytes of
-    ``rx_packets`` and ``foreign_packets``, counted, with FCS.
+    so on of the flows, where these are drawn or replaced. ``rx_bytes`` are their bytes, counted, with FCS.
     """
 
     rx_packets: int | None
+    rx_by_queue: tuple[int, ...] | None
+    rx_window_packets: int | None = None
+    rx_window_s: float | None = None
+    rx_bytes: int | None = None
+    rx_by_size: Sizes | None = None
+    rx_flows: int | None = None
+    rx_by_rank: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedFrames:
+    """What was wrong with the frames that came back, and with those that did not.
+
+    ``lost_packets`` is tx_packets less the received ones without ``duplicates``. ``reordered`` ones came behind a
+    higher number of their flow. ``foreign_bytes`` are the bytes of ``foreign_packets``, counted, with FCS.
+    """
+
     lost_packets: int | None
     duplicates: int | None
     reordered: int | None
     foreign_packets: int | None
     bad_run_id: int | None
-    rx_by_queue: tuple[int, ...] | None
     stale_packets: int | None = None
     damaged_packets: int | None = None
     altered_packets: int | None = None
-    rx_window_packets: int | None = None
-    rx_window_s: float | None = None
-    rx_bytes: int | None = None
     foreign_bytes: int | None = None
-    rx_by_size: Sizes | None = None
-    rx_flows: int | None = None
-    rx_by_rank: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +137,7 @@ class PortCounts:
 
 
 @dataclass(frozen=True)
-class Summary(SentFrames, ReceivedFrames, PortCounts):
+class Summary(SentFrames, ReceivedFrames, CheckedFrames, PortCounts):
     """One burst, at rest: ``tx_packets`` were handed to the device. What was not counted is None, and ``missing`` says
     why, by field."""
 
@@ -417,7 +425,11 @@ def record_of_line(line: dict[str, object], number: int | None = None) -> Record
     return record
 
 
-_OF_RECEIVER = (*(one.name for one in fields(ReceivedFrames)), "bad_stamps", "rx_unstamped")
+_OF_RECEIVER = (
+    *(one.name for part in (ReceivedFrames, CheckedFrames) for one in fields(part)),
+    "bad_stamps",
+    "rx_unstamped",
+)
 _SHARED_REASONS = {"rx_missing": _OF_RECEIVER, "tx_errors_missing": ("tx_errors",)}
 """A line's reasons, each for all fields that one thing would have counted."""
 

@@ -89,15 +89,6 @@ def study_kind(
     def summary(run: Run[StudyPlan[R, P]]) -> list[str]:
         return [*results(run.plan, run.rows()), *failures(run.plan), *run.plan.notes, run.state.text]
 
-    def recipe(run: Run[StudyPlan[R, P]]) -> Recipe:
-        def derived(directory: RunDirectory, before: Before) -> Tables:
-            """If raw files are gone, the run's existing table stays as it is."""
-            gone = look_at_raw(directory).gone
-            warn_gone(directory, gone)
-            return before.tables if gone and before.tables else {f"{name}.parquet": table(run.plan)}
-
-        return Recipe((f"{name}.parquet",), version, derived)
-
     @contextmanager
     def at(run: Run[StudyPlan[R, P]], where: Where) -> Iterator[Places[R, P]]:
         if where.scheduler is not None:
@@ -110,7 +101,7 @@ def study_kind(
         name=name,
         read=planning.read,
         at=at,
-        recipe=recipe,
+        recipe=lambda run: _recipe(run, f"{name}.parquet", table, version),
         tables=lambda run: tables(run.plan, run.rows()),
         summary=summary,
         pictures=Views(views, possible, with_tables=True),
@@ -122,6 +113,18 @@ def study_kind(
         one_row_a_trial=False,
         planning=planning,
     )
+
+
+def _recipe(
+    run: Run[StudyPlan[R, P]], file: str, table: Callable[[StudyPlan[R, P]], pd.DataFrame], version: str
+) -> Recipe:
+    def derived(directory: RunDirectory, before: Before) -> Tables:
+        """If raw files are gone, the run's existing table stays as it is."""
+        gone = look_at_raw(directory).gone
+        warn_gone(directory, gone)
+        return before.tables if gone and before.tables else {file: table(run.plan)}
+
+    return Recipe((file,), version, derived)
 
 
 @dataclass(frozen=True)
