@@ -317,6 +317,7 @@ def test_a_users_sockets_lie_where_root_or_the_user_makes_them(tmp_path: Path, m
     mine, other = (keeper_socket.owners_folders(uid) for uid in (os.geteuid(), 54321))
     assert mine == [tmp_path / "root" / str(os.geteuid()), tmp_path / "session/xdplab", tmp_path / "cache/xdplab/run"]
     assert other[:2] == [tmp_path / "root/54321", Path("/run/user/54321/xdplab")]
+    assert other[2] == Path("/nonexistent/.cache/xdplab/run"), "not in this user's home"
     for uid in (54321, 54322):
         (tmp_path / "root" / str(uid)).mkdir(parents=True)
     assert keeper_socket.other_owners(54322) == [54321]

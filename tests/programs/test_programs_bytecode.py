@@ -2,17 +2,21 @@
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.compiled import tool_first_in_path
 
 from xdplab.errors import ProgramError
+from xdplab.hosts.local import LocalHost
 from xdplab.programs import steps
 from xdplab.programs.build import build
 from xdplab.programs.counting import FRAME_LENGTHS, AccessCounts, require_reflected, sample_frame
 from xdplab.programs.image import Image, Insn, Reference
 from xdplab.programs.machine import SMP_PROCESSOR_ID, XDP_LOAD_BYTES, XDP_STORE_BYTES, Interpreter, Map
+from xdplab.programs.onhost import _kernel_functions
 from xdplab.programs.proof import count_bytecode
 from xdplab.programs.spec import ACCESSING, FORMS, HINTS, MAP_TYPES, OPS, ProgramSpec, UserProgram
 from xdplab.programs.steps import step
@@ -205,6 +209,11 @@ def test_a_call_loses_registers_1_to_5_and_no_other(kernels: bool, kfunc: bool) 
     registers = list(range(11))
     machine.call_kfunc(0, registers) if kfunc else machine.call_helper(SMP_PROCESSOR_ID, registers)
     assert registers == [0, *[0xDEAD << 48] * 5, *range(6, 11)]
+
+
+def test_a_kernel_that_hides_its_addresses_has_no_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tool_first_in_path(monkeypatch, tmp_path, "grep", "#!/bin/sh\nexit 1\n")
+    assert _kernel_functions(LocalHost(), [Insn(0x85, 0, 0, 0, 5)]) is None
 
 
 TOP, ALL, LOW = 1 << 63, (1 << 64) - 1, (1 << 32) - 1

@@ -325,15 +325,18 @@ def replace_it(path: Path) -> None:
         file.write_bytes(b"whole")
 
 
-@pytest.mark.parametrize("write", [replace_it, lambda path: LocalHost().put(b"whole", str(path))])
+@pytest.mark.parametrize(
+    ("write", "then"), [(replace_it, []), (lambda path: LocalHost().put(b"whole", str(path)), [True])]
+)
 def test_a_file_is_whole_on_the_disk_before_it_has_its_name(
-    write: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write: Callable[[Path], None], then: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[tuple[int, bool]] = []
     file = tmp_path / "file"
     monkeypatch.setattr(os, "fsync", lambda number: synced.append((os.fstat(number).st_size, file.exists())))
     write(file)
-    assert synced[:1] == [(5, False)]
+    assert synced[0] == (5, False)
+    assert [named for _, named in synced[1:]] == then, "a host's folder, which has the name, follows"
 
 
 def test_no_file_of_a_run_is_opened_through_a_link(tmp_path: Path) -> None:

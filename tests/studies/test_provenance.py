@@ -130,6 +130,12 @@ AFTER = {"its file was written to": "22", "it was removed": None} | dict.fromkey
 """The version then, where it is not 2."""
 
 
+def test_a_host_that_is_cut_off_has_answered_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "_MOST_HANGING", 0.01)
+    found = answers(LocalHost(), {"word": ("echo", "a"), "slow": ("sleep", "60")}, deadline_s=0.5)
+    assert found == {"word": {"value": "a"}, "slow": {"absent": "the host did not answer"}}
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_programs_version_is_asked_once_until_something_changes(
     change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
