@@ -270,6 +270,9 @@ def test_of_a_run_directory_one_question_is_asked(tmp_path: Path, asked: list[st
     assert [question.split(" can be")[0] for question in asked] == [
         str(tmp_path / name / "journal.jsonl") for name in ("one", "two")
     ]
+    ask_by(None)  # nobody is there who said yes
+    with pytest.raises(StrangersFileError):
+        require_run(run)
 
 
 @pytest.fixture

@@ -197,6 +197,9 @@ def test_what_a_killed_keeper_leaves_is_gone_after_the_next_look(
         assert place.exists()
         look()
         assert place.exists() == (name in [row["lab"] for row in labs.status()])
+    (early := place.with_name("netns-early.lock")).touch()  # its keeper died before it had a socket
+    labs.status()
+    assert not early.exists()
     assert labs.down(name)
     assert not list(place.parent.glob(f"{place.name}*"))
 

@@ -127,6 +127,7 @@ def test_a_run_takes_20_ms(probe_ns, repeat):
     result = calibrated_testrun(run, 64)
     assert asked[-1] == (64, repeat, 5)
     assert result.testrun_ns == probe_ns
+    assert calibrated_testrun(run, bytes(60)).frame_bytes == result.frame_bytes == 64
 
 
 @pytest.mark.thorough
