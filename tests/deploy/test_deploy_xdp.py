@@ -78,7 +78,7 @@ def test_attach_verify_detach(lab, xdpload, drop_object, mode):
             verify(host, "vd0", program_id=loader.loaded.program_id, mode="offload")
         assert loader.loaded.xlated_insns == 2
         assert len(loader.testrun(64, 1000, 3)) == 3
-        assert Deployment.of_loader(loader, found, queues=8).mode_obtained == mode
+        assert Deployment.of_loader(loader, queues=8).mode_obtained == mode
         loader.detach()
     await_nothing_attached(host, "vd0", within_s=0)
     assert [json.loads(line)["type"] for line in loader.raw.splitlines()] == [
@@ -221,7 +221,8 @@ def test_what_is_attached_is_read_from_the_kernel_or_by_the_loader_in_the_modes_
     monkeypatch.setattr(xdp, "verify", lambda reader, port, program_id, mode: f"{reader} {port} {program_id} {mode}")
     asked: Any = loader.in_kernel("reader")  # type: ignore[arg-type]
     assert asked == ("reader vd0 9 native" if mode == "native" else InKernel(mode, 9, "p", "t", True))
-    if mode != "native":
-        obtained["mode_obtained"] = "native"
+    obtained["mode_obtained"] = "offload"
+    vars(loader).update(read=lambda kind: obtained)
+    for asks in (loader._read_attached, *[lambda: loader.in_kernel("reader")] * (mode != "native")):  # type: ignore[arg-type]
         with pytest.raises(HostError, match=f"should run program 9 in {mode} mode first"):
-            loader.in_kernel("reader")  # type: ignore[arg-type]
+            asks()

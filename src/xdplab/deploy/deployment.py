@@ -44,13 +44,13 @@ class Deployment:
     device: str | None = None
 
     @classmethod
-    def of_loader(cls, loader: XdpLoader, kernel: InKernel, *, queues: int) -> Deployment:
-        """Describe a program held by xdpload; ``kernel`` is what `verify` returned."""
+    def of_loader(cls, loader: XdpLoader, *, queues: int) -> Deployment:
+        """Describe a program held by xdpload, which has asked the kernel for the mode."""
         loaded, attached = loader.loaded, loader.attached
         return cls(
             interface=loader.request.interface,
             mode=loader.request.mode,
-            mode_obtained=kernel.mode,
+            mode_obtained=attached.mode_obtained if attached else None,
             queues=queues,
             program_id=loaded.program_id,
             program_name=loaded.name,

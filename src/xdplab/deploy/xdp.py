@@ -12,7 +12,7 @@ from typing import Any
 
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.hosts import CommandRunner, Host
-from xdplab.hosts.tool import PROGRAM_REFUSALS, ToolSession, fields
+from xdplab.hosts.tool import PROGRAM_REFUSALS, Message, ToolSession, fields
 
 LET_GO_S = 40.0
 """Seconds for the host to notice that a connection is dead (15), and for a tool to end after its burst."""
@@ -209,7 +209,18 @@ class XdpLoader(ToolSession):
     def _read_attached(self) -> AttachedProgram | None:
         if self.request.mode == "none" or self.request.share_maps is not None:
             return None
-        return fields(AttachedProgram, self.read("attached"))
+        return self._as_asked(self.read("attached"))
+
+    def _as_asked(self, line: Message) -> AttachedProgram:
+        """Return what the kernel told xdpload. Raises HostError if the program is not attached as asked."""
+        attached, request = fields(AttachedProgram, line), self.request
+        if attached.mode_obtained != request.mode:
+            raise HostError(
+                f"{self.host.name}: {request.interface} should run program {self.loaded.program_id} in {request.mode} "
+                "mode first, but the kernel says it does not",
+                remedy="detach programs that do not belong to this lab",
+            )
+        return attached
 
     def in_kernel(self, reader: CommandRunner) -> InKernel:
         """Return what the kernel says of the attached program; raise HostError if it is not there as asked.
@@ -219,12 +230,7 @@ class XdpLoader(ToolSession):
         loaded, request = self.loaded, self.request
         if request.mode in _KERNEL_MODES.values():
             return verify(reader, request.interface, program_id=loaded.program_id, mode=request.mode)
-        if fields(AttachedProgram, self.ask("attached", "attached")).mode_obtained != request.mode:
-            raise HostError(
-                f"{self.host.name}: {request.interface} should run program {loaded.program_id} in {request.mode} mode "
-                "first, but the kernel says it does not",
-                remedy="detach programs that do not belong to this lab",
-            )
+        self._as_asked(self.ask("attached", "attached"))
         return InKernel(request.mode, loaded.program_id, loaded.name, loaded.tag, loaded.jit)
 
     def testrun(self, frame: int | bytes, repeat: int, runs: int) -> list[float]:

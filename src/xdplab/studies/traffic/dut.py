@@ -156,12 +156,8 @@ class KernelSide:
     def __init__(self, host: Host, reader: CommandRunner, binary: str, request: XdpRequest, *, queues: int) -> None:
         self._host = host
         self._loader = attach(host, binary, request, deadline_s=SESSION_S)
-        try:
-            self._verify = partial(self._loader.in_kernel, reader)
-            self.deployment = Deployment.of_loader(self._loader, self._verify(), queues=queues)
-        except BaseException:
-            self._loader.close()
-            raise
+        self._verify = partial(self._loader.in_kernel, reader)
+        self.deployment = Deployment.of_loader(self._loader, queues=queues)
 
     def require(self) -> None:
         self._verify()  # xdpload's link holds the program: when xdpload has ended, no program is attached
