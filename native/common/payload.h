@@ -158,25 +158,13 @@ static inline __attribute__((always_inline)) __u16 frame_udp_sum(__u16 rest, __u
     return found ? found : 0xffff;
 }
 
-// Ones' complement: what is carried out comes in again.
-static inline __attribute__((always_inline)) __u64 frame_sum_add(__u64 sum, __u64 word) {
-    sum += word;
-    return sum + (sum < word);
-}
-
-// Whether a sum of RFC 1071 that is not 0 folds to 0xffff. Then it is a multiple of it: what an odd number
-// divides is, times its inverse mod 2^64, at most 2^64 divided by it.
-static inline __attribute__((always_inline)) int frame_sum_holds(__u64 sum) {
-    const __u64 most = 0x0001000100010001ull;
-
-    return sum * -most <= most;
-}
-
 // The sum of RFC 1071 over the IPv4 header of a frame without a tag, bytes 14 to 33.
 static inline __attribute__((always_inline)) int frame_ip_sum_holds(const __u64 *words) {
     const __u64 ends = (words[1] & FRAME_WORD(0xffffull)) | (words[4] & FRAME_WORD(0xffffull << 48));
+    __u64 sum = frame_sum_word(words[2]) + frame_sum_word(words[3]) + frame_sum_word(ends);
 
-    return frame_sum_holds(frame_sum_add(frame_sum_add(words[2], words[3]), ends));
+    sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
+    return (sum & 0xffff) + (sum >> 16) == 0xffff;
 }
 
 // For a frame without a tag: IPv4 without options or fragments, UDP, both lengths, a header checksum that

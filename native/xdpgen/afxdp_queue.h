@@ -8,6 +8,8 @@
 #include "workers.h"
 #include "xsk.h"
 
+#define READY_FLOWS 1024
+
 // One queue's stream. The worker writes it, the controlling thread reads the counts.
 struct queue {
     struct xsk xsk;
@@ -16,8 +18,9 @@ struct queue {
     uint64_t due;
     unsigned burst_left; // frames of the burst that is due
     struct flow_cursor flow;
-    struct churned *churn;                // of the stream's blocks, for the receiver; NULL: none looks
-    struct flow_words ready[READY_FLOWS]; // of the first ranks
+    struct churned *churn; // of the stream's blocks, for the receiver; NULL: none looks
+    // Of the first ranks, the most frequent ones. More of them would be in no cache.
+    struct flow_words ready[READY_FLOWS];
     struct draw stamped;
     unsigned frame;    // of the pcap
     uint64_t round_ns; // with --recorded: when the pcap's round began

@@ -204,15 +204,6 @@ static void sum_up(const struct burst *burst, struct burst_report *report) {
         report->rx_missing = "frames of a file carry no run id and no number";
 }
 
-static int read_sizes(const struct session *session, struct burst_report *report) {
-    const int error = counts_read_sizes(&report->rx_sizes);
-
-    if (session->options.sizes.count == 1) // then its frames are not counted apart
-        report->rx_sizes.frames[0] = counts_packets(&report->rx);
-    report->rx_bytes = bytes_of(&session->options.sizes, &report->rx_sizes);
-    return error;
-}
-
 static int print_result(const struct burst *burst) {
     const struct session *session = burst->session;
     static struct burst_report report; // its histograms are too large for a stack
@@ -222,7 +213,7 @@ static int print_result(const struct burst *burst) {
     sum_up(burst, &report);
     if (!session->options.no_receive) {
         report.rx_flows = counts_read_flows(session);
-        error = counts_read(&report.rx) ?: read_sizes(session, &report) ?: counts_read_from_due(&report.from_due);
+        error = counts_read(&report.rx) ?: counts_read_sizes(&report.rx_sizes) ?: counts_read_from_due(&report.from_due);
     }
     error = error ?: session->engine->lateness(session, &report.late);
     if (session->options.tx_device_stamps)

@@ -72,9 +72,6 @@ static inline __attribute__((always_inline)) __u32 draw_rank(const struct ranks 
     return (below + ((__u64)(ranks->below[slot + 1] - below) * (__u32)(draw >> 20) >> 32)) >> RANK_SHIFT;
 }
 
-// The most frequent flows are written once, and copied into each frame. More of them would be in no cache.
-#define READY_FLOWS 1024
-
 // What a sender knows of its stream.
 struct flow_cursor {
     __u32 stream;

@@ -38,7 +38,6 @@ static struct {
     const char *refused_missing; // why there is no count of refused frames
     struct send_memory *memory;
     int program, senders, lateness;
-    unsigned metadata; // that each frame is made with
     struct xdp_md context;
     char frame[LIVE_METADATA + ZEROS] __attribute__((aligned(8)));
     struct sender *values;         // one per possible CPU
@@ -85,11 +84,7 @@ static unsigned look_every(const struct options *options) {
     return frames < 4 ? 4 : frames > MOST_BETWEEN_LOOKS ? MOST_BETWEEN_LOOKS : frames;
 }
 
-static const char *program_name(const struct session *session) {
-    return session->options.alone == ALONE_RECEIVER ? "send_to_receiver" : "send_frame";
-}
-
-static int open_sender(const struct session *session, bool sees) {
+static int load_sender(const struct session *session) {
     const struct send_settings settings = {
         .plain = session->options.plain,
         .paced = session->options.rate_pps > 0,
@@ -103,44 +98,18 @@ static int open_sender(const struct session *session, bool sees) {
         .sizes = session->options.sizes,
         .head = session->head,
     };
-    struct bpf_program *program;
+    int error;
 
-    live.object = sees ? OBJECT_OPEN(send_seeing, &settings) : OBJECT_OPEN(send, &settings);
+    live.object = OBJECT_OPEN(send, &settings);
     if (!live.object)
         return failed_before();
-    bpf_object__for_each_program(program, live.object) {
-        bpf_program__set_autoload(program, !strcmp(bpf_program__name(program), program_name(session)));
-        if (session->in_buffers) // as the receiver has it: only like calls like
-            bpf_program__set_flags(program, BPF_F_XDP_HAS_FRAGS);
-    }
-    live.metadata = sees || session->options.plain ? 0 : LIVE_METADATA;
-    return receive_share_churn(session, live.object);
-}
-
-static int load_sender(const struct session *session) {
-    int error = open_sender(session, true);
-
-    if (error || !bpf_object__load(live.object))
-        return error;
-    bpf_object__close(live.object);
-    return open_sender(session, false) ?: object_load(live.object);
-}
-
-static void make_ready(const struct session *session) {
-    for (uint32_t flow = 0; flow < session->flows.count && flow < READY_FLOWS; flow++) {
-        const struct flow_cursor cursor = {.stream = flow % session->flows.streams};
-        frame_write_flow_words(
-            &live.memory->ready[flow], session->head.words,
-            flow_of_rank(&cursor, &session->flows, &session->steps, flow / session->flows.streams));
-    }
-}
-
-static int prepare_sender(const struct session *session) {
-    int error = load_sender(session);
-
+    if (session->in_buffers) // as the receiver has it: only like calls like
+        bpf_program__set_flags(bpf_object__find_program_by_name(live.object, "send_frame"),
+                               BPF_F_XDP_HAS_FRAGS);
+    error = receive_share_churn(session, live.object) ?: object_load(live.object);
     if (error)
         return error;
-    live.program = object_program_fd(live.object, program_name(session));
+    live.program = object_program_fd(live.object, "send_frame");
     error = require_live_frames();
     if (error)
         return error;
@@ -150,8 +119,7 @@ static int prepare_sender(const struct session *session) {
     if (!live.memory)
         return failed_before();
     memcpy(live.memory->ranks, session->ranks, sizeof(session->ranks));
-    make_ready(session);
-    return session->options.alone == ALONE_RECEIVER ? lead_to_receiver() : 0;
+    return settings.alone == ALONE_RECEIVER ? lead_to_receiver() : 0;
 }
 
 // A frame that the device's MTU does not admit is dropped before its batch is flushed: nothing counts it.
@@ -187,7 +155,8 @@ static void write_plain_frame(const struct session *session) {
 }
 
 static int live_open(struct session *session) {
-    int error = require_room(session) ?: prepare_sender(session);
+    const unsigned metadata = session->options.plain ? 0 : LIVE_METADATA;
+    int error = require_room(session) ?: load_sender(session);
 
     if (error)
         return error;
@@ -196,10 +165,10 @@ static int live_open(struct session *session) {
         session->options.plain ? "--plain: the device counts the frames that it took" : refused_open(session);
     live.session = session;
     live_release();
-    live.context = (struct xdp_md){.data = live.metadata,
-                                   .data_end = live.metadata + session->options.sizes.largest,
+    live.context = (struct xdp_md){.data = metadata,
+                                   .data_end = metadata + session->options.sizes.largest,
                                    .ingress_ifindex = session->ifindex};
-    memcpy(live.frame + live.metadata, &session->head, sizeof(session->head));
+    memcpy(live.frame + metadata, &session->head, sizeof(session->head));
     if (session->options.plain)
         write_plain_frame(session);
     live.values = per_cpu_values(sizeof(*live.values));

@@ -6,7 +6,6 @@
 struct bpf_object;
 
 extern const char embedded_send_start[], embedded_send_end[];
-extern const char embedded_send_seeing_start[], embedded_send_seeing_end[];
 extern const char embedded_receive_start[], embedded_receive_end[];
 extern const char embedded_receive_device_start[], embedded_receive_device_end[];
 extern const char embedded_refused_start[], embedded_refused_end[];

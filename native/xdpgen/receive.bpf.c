@@ -61,17 +61,9 @@ static __always_inline __u32 stream_of(__u32 flow) {
     return (settings.flows.streams == 1 ? 0 : flow % settings.flows.streams) & (MAX_STREAMS - 1);
 }
 
-// A frame's number, of which it carries the low half: the one next to the highest seen.
-struct number {
-    __u64 whole;
-    bool in_order; // higher than all seen
-};
-
-static __always_inline struct number number_of(const struct receive_stream *stream, __u32 low) {
-    const __u64 next = stream->next;
-    const __s32 ahead = low - (__u32)next;
-
-    return (struct number){next + ahead, ahead >= 0};
+// The number of which a frame carries the low half: the one next to the highest seen.
+static __always_inline __u64 whole_number(const struct receive_stream *stream, __u32 low) {
+    return stream->next + (__s32)(low - (__u32)stream->next);
 }
 
 static __always_inline __u32 rank_of(__u32 stream, __u64 number) {
@@ -111,15 +103,15 @@ static __always_inline struct place place_of(struct receive_counters *counts, __
 // Frames of a flow that was replaced are no later and no earlier than those of its successor. A frame that is
 // in order within its stream is so within its flow, which then need not be read: of many it is not in a
 // cache.
-static __always_inline void record_flow(struct receive_counters *counts, struct place place,
-                                        struct number number) {
+static __always_inline void record_flow(struct receive_counters *counts, struct place place, __u64 number,
+                                        bool in_order) {
     __u64 *next = &memory.flow_next[place.flow & (MAX_FLOWS - 1)];
     struct replaced_flow *flow = &memory.replaced[place.flow & (MAX_FLOWS - 1)];
     const __u32 generation = place.generation + 1;
 
     if (!settings.flows.churn_interval) {
-        if (number.in_order || number.whole >= *next)
-            *next = number.whole + 1;
+        if (in_order || number >= *next)
+            *next = number + 1;
         else
             counts->reordered++;
         return;
@@ -129,27 +121,29 @@ static __always_inline void record_flow(struct receive_counters *counts, struct 
     if (generation > flow->generation) {
         flow->generation = generation;
         flow->seen++;
-        *next = number.whole + 1;
-    } else if (number.whole >= *next)
-        *next = number.whole + 1;
+        *next = number + 1;
+    } else if (number >= *next)
+        *next = number + 1;
     else
         counts->reordered++;
 }
 
 // Returns false for a frame of an earlier burst.
-static __always_inline bool record_sequence(struct receive_counters *counts, struct receive_stream *stream,
-                                            __u32 label, struct number number) {
-    if (!number.in_order && (__s64)(number.whole - stream->first) < 0)
+static __always_inline bool record_sequence(struct receive_counters *counts, __u32 label, __u64 number) {
+    struct receive_stream *stream = &memory.streams[stream_of(label)];
+
+    if ((__s64)(number - stream->first) < 0)
         return false;
-    __u32 *seen = &stream->seen[number.whole & (SEEN_SLOTS - 1)];
-    if (*seen == (__u32)number.whole) {
+    __u32 *seen = &stream->seen[number & (SEEN_SLOTS - 1)];
+    if (*seen == (__u32)number) {
         counts->duplicates++;
         return true;
     }
-    *seen = number.whole;
-    if (number.in_order)
-        stream->next = number.whole + 1;
-    record_flow(counts, place_of(counts, label, number.whole), number);
+    *seen = number;
+    const bool in_order = number >= stream->next;
+    if (in_order)
+        stream->next = number + 1;
+    record_flow(counts, place_of(counts, label, number), number, in_order);
     return true;
 }
 
@@ -362,23 +356,23 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 head_words, __u32 s
     __u32 magic = word >> 16, label = word & PAYLOAD_LABEL_MASK;
     if (magic != settings.magic)
         return take_other(counts, ctx, data, data_end, magic);
-    struct receive_stream *stream = &memory.streams[stream_of(label)];
-    const struct number number = number_of(stream, bpf_ntohl(*sequence));
-    __u32 index = frame_size_index(sizes, number.whole); // its number tells which size it was sent with
+    __u64 number = whole_number(&memory.streams[stream_of(label)], bpf_ntohl(*sequence));
+    __u32 index = frame_size_index(sizes, number); // its number tells which size it was sent with
     __u32 bytes = sizes == 1 ? settings.sizes.largest : settings.sizes.bytes[index];
     if (!is_as_sent(ctx, data, data_end, head_words, bytes))
         return refuse_altered(counts, length_of(ctx, data, data_end));
-    if (!record_sequence(counts, stream, label, number)) {
+    if (!record_sequence(counts, label, number)) {
         counts->stale++;
         return XDP_DROP;
     }
     counts->by_queue[ctx->rx_queue_index & (MAX_QUEUES - 1)]++;
+    counts->bytes += bytes;
     if (sizes > 1)
         count_size(index);
     if (word & PAYLOAD_STAMPED && settings.keep_arrivals)
-        record_arrival(ctx, counts, label, number.whole);
+        record_arrival(ctx, counts, label, number);
     else if (word & PAYLOAD_STAMPED)
-        record_times(ctx, counts, label, number.whole, *stamp);
+        record_times(ctx, counts, label, number, *stamp);
     return XDP_DROP;
 }
 

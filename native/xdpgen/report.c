@@ -207,17 +207,23 @@ static void summary_rx(const struct session *session, const struct burst_report 
     const uint64_t packets = counts_packets(rx);
     const uint64_t unique = packets - rx->duplicates;
     const uint64_t lost = report->tx_packets > unique ? report->tx_packets - unique : 0;
+    const uint64_t bytes = rx->bytes + packets * ETH_FCS_LEN;
     const uint64_t foreign_bytes = rx->foreign_bytes + rx->foreign * ETH_FCS_LEN;
     const bool numbered = !report->rx_missing && !session->options.plain;
     const struct {
         const char *key;
         uint64_t value;
     } fields[] = {
-        {"duplicates", rx->duplicates},   {"reordered", rx->reordered},
-        {"stale_packets", rx->stale},     {"foreign_packets", rx->foreign},
-        {"damaged_packets", rx->damaged}, {"altered_packets", rx->altered},
-        {"bad_run_id", rx->bad_run_id},   {"bad_stamps", rx->bad_stamps + report->stamps.bad},
-        {"rx_bytes", report->rx_bytes},   {"foreign_bytes", foreign_bytes},
+        {"duplicates", rx->duplicates},
+        {"reordered", rx->reordered},
+        {"stale_packets", rx->stale},
+        {"foreign_packets", rx->foreign},
+        {"damaged_packets", rx->damaged},
+        {"altered_packets", rx->altered},
+        {"bad_run_id", rx->bad_run_id},
+        {"bad_stamps", rx->bad_stamps + report->stamps.bad},
+        {"rx_bytes", bytes},
+        {"foreign_bytes", foreign_bytes},
     };
 
     json_string("rx_missing", report->rx_missing);

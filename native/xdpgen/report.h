@@ -24,7 +24,6 @@ struct burst_report {
     bool interrupted;
     const char *rx_missing; // why nothing is known about received frames
     struct receive_counters rx;
-    uint64_t rx_bytes; // of the test frames, with FCS
     uint64_t rx_flows; // different ones
     struct histogram from_due, late;
     struct sent_totals stamps; // with --tx-stamp device

@@ -7,7 +7,6 @@
 #include <linux/if_ether.h>
 #include <stdbool.h>
 
-#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
@@ -54,7 +53,6 @@ struct {
 static __always_inline bool within_window(struct sender *sender, __u64 now) {
     const volatile struct send_window *window = &memory.window;
 
-    sender->armed = 1;
     if (!window->start_ns || now < window->start_ns)
         return false;
     if (now < window->end_ns && sender->sequence < sender->end_sequence)
@@ -115,56 +113,16 @@ static __always_inline void look_at_churn(struct sender *sender, __u64 now) {
         *churned = sender->flow.churned;
 }
 
-static __always_inline __u32 next_rank_of(struct sender *sender, __u64 now) {
+static __always_inline struct frame_flow next_flow(struct sender *sender, __u64 now) {
     struct flow_cursor *cursor = &sender->flow;
-    const __u32 table = settings.flows.drawn && ranks_of_stream(&settings.flows, cursor->stream);
 
     if (settings.flows.churn_interval && begins_block(cursor, sender->sequence))
         look_at_churn(sender, now);
-    return next_rank(cursor, &settings.flows, &memory.ranks[table], sender->sequence);
+    const __u32 rank =
+        next_rank(cursor, &settings.flows, &memory.ranks[ranks_of_stream(&settings.flows, cursor->stream)],
+                  sender->sequence);
+    return flow_of_rank(cursor, &settings.flows, &settings.steps, rank);
 }
-
-#ifdef SEES_FRAMES
-// The kernel's own structs, as far as needed; the loader finds the offsets (CO-RE).
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct xdp_buff {
-    void *data_hard_start;
-};
-struct xdp_frame {
-    __u32 len, metasize;
-};
-#pragma clang attribute pop
-
-extern void *bpf_cast_to_kern_ctx(void *context) __ksym;
-extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym;
-
-// Whether the DUT has changed what the kernel is about to send the frame with. That the frame begins where it
-// did, the kernel sees itself (frame_was_changed).
-static __always_inline bool is_stale(struct xdp_md *ctx) {
-    const struct xdp_buff *buff = bpf_cast_to_kern_ctx(ctx);
-    const struct xdp_frame *frame =
-        bpf_rdonly_cast(buff->data_hard_start, bpf_core_type_id_kernel(struct xdp_frame));
-
-    return frame->len != settings.sizes.largest || frame->metasize;
-}
-
-// A stale frame is sent from 4 bytes before its place. What it has there of a longer frame's payload is the
-// number of the lap before.
-static __always_inline bool write_anew(struct xdp_md *ctx, __u32 head_words) {
-    if (!is_stale(ctx))
-        return true;
-    if (bpf_xdp_adjust_head(ctx, -4) || bpf_xdp_adjust_tail(ctx, -4))
-        return false;
-    __u32 *behind = (void *)(long)ctx->data + live_written(head_words);
-    if ((void *)(behind + 1) <= (void *)(long)ctx->data_end)
-        *behind = 0;
-    return true;
-}
-#else
-static __always_inline bool write_anew(struct xdp_md *ctx, __u32 head_words) {
-    return !bpf_xdp_adjust_meta(ctx, LIVE_METADATA);
-}
-#endif
 
 // The largest one has this many words behind the head.
 #define MOST_PAYLOAD_WORDS (ZEROS / 8)
@@ -207,25 +165,13 @@ static __always_inline bool make_whole(struct xdp_md *ctx, struct sender *sender
     return !bpf_xdp_store_bytes(ctx, from, memory.zeros, rest);
 }
 
-static __always_inline void write_flow_words(struct flow_words *words, const struct flow_cursor *cursor,
-                                             __u32 rank) {
-    const __u32 flow = cursor->stream + settings.flows.streams * rank;
-
-    if (!settings.flows.churn_interval && flow < READY_FLOWS)
-        *words = memory.ready[at_most(flow, READY_FLOWS - 1)];
-    else
-        frame_write_flow_words(words, settings.head.words,
-                               flow_of_rank(cursor, &settings.flows, &settings.steps, rank));
-}
-
-static __always_inline void write_head(__u64 *words, __u32 head_words, const struct flow_cursor *cursor,
-                                       __u32 rank) {
+static __always_inline void write_head(__u64 *words, __u32 head_words, struct frame_flow flow) {
     const volatile struct frame_head *head = &settings.head;
 
     for (int i = 0; i < PLAIN_FLOW_WORD; i++)
         words[i] = head->words[i];
     if (head_words == PLAIN_HEAD_WORDS) {
-        write_flow_words((void *)(words + PLAIN_FLOW_WORD), cursor, rank);
+        frame_write_flow_words((void *)(words + PLAIN_FLOW_WORD), head->words, flow);
         return;
     }
     for (int i = PLAIN_FLOW_WORD; i <= PLAIN_HEAD_WORDS; i++)
@@ -234,7 +180,7 @@ static __always_inline void write_head(__u64 *words, __u32 head_words, const str
         for (int i = PLAIN_HEAD_WORDS + 1; i < MOST_HEAD_WORDS; i++)
             words[i] = head->words[i];
     frame_write_flow((void *)words, settings.layout.ip_version, settings.layout.ip_at, settings.layout.udp_at,
-                     head_words, flow_of_rank(cursor, &settings.flows, &settings.steps, rank));
+                     head_words, flow);
 }
 
 // Every live frame begins as the largest. Returns the size it gets, or 0 if the kernel refuses.
@@ -264,9 +210,10 @@ static __always_inline int send(struct xdp_md *ctx, __u32 head_words, __u32 size
     struct sender *sender = bpf_map_lookup_elem(&senders, &zero);
     if (!sender)
         return XDP_ABORTED;
+    sender->armed = 1;
     if (settings.paced ? !is_due(sender, &now) : !may_send(sender))
         return XDP_DROP;
-    if (!write_anew(ctx, head_words))
+    if (bpf_xdp_adjust_meta(ctx, LIVE_METADATA))
         return XDP_ABORTED;
     const __u32 bytes = sizes == 1 ? settings.sizes.largest : take_size(ctx, sizes, sender->sequence);
     if ((sizes > 1 && !bytes) || !make_whole(ctx, sender, head_words, bytes))
@@ -274,11 +221,11 @@ static __always_inline int send(struct xdp_md *ctx, __u32 head_words, __u32 size
     __u64 *words = (void *)(long)ctx->data;
     __u64 *stamp = words + head_words;
     __u32 *sequence = (__u32 *)(stamp + 1);
-    const __u32 rank = next_rank_of(sender, now);
+    const struct frame_flow flow = next_flow(sender, now);
     if ((void *)(sequence + 1) > (void *)(long)ctx->data_end)
         return XDP_ABORTED;
 
-    write_head(words, head_words, &sender->flow, rank);
+    write_head(words, head_words, flow);
     if (sizes > 1)
         write_size(words, bytes);
     *sequence = bpf_htonl((__u32)sender->sequence++);
@@ -289,7 +236,9 @@ static __always_inline int send(struct xdp_md *ctx, __u32 head_words, __u32 size
     *stamp = stamped;
     if (head_words != PLAIN_HEAD_WORDS && settings.layout.sum_at)
         write_sum(words, stamped, *sequence);
-    return settings.alone == ALONE_SENDER ? XDP_DROP : XDP_TX;
+    if (settings.alone == ALONE_RECEIVER)
+        bpf_tail_call(ctx, &receiver, 0);
+    return settings.alone ? XDP_DROP : XDP_TX;
 }
 
 // A plain frame is neither written to nor counted.
@@ -301,30 +250,18 @@ static __always_inline int send_plain(void) {
     struct sender *sender = bpf_map_lookup_elem(&senders, &zero);
     if (!sender)
         return XDP_ABORTED;
+    sender->armed = 1;
     memory.sending = !sender->stopped_ns && within_window(sender, bpf_ktime_get_ns());
     return XDP_DROP;
 }
 
 // With the usual head and one size as constants; the verifier takes out the branch that is not asked for.
-static __always_inline int send_any(struct xdp_md *ctx) {
+SEC("xdp")
+int send_frame(struct xdp_md *ctx) {
     const __u32 head_words = settings.layout.head_words, sizes = settings.sizes.count;
 
     if (settings.plain)
         return send_plain();
     return head_words == PLAIN_HEAD_WORDS && sizes == 1 ? send(ctx, PLAIN_HEAD_WORDS, 1)
                                                         : send(ctx, head_words, sizes);
-}
-
-SEC("xdp")
-int send_frame(struct xdp_md *ctx) { return send_any(ctx); }
-
-// A program of its own: one with a tail call takes longer to begin, even where it is never made.
-SEC("xdp")
-int send_to_receiver(struct xdp_md *ctx) {
-    const int action = send_any(ctx);
-
-    if (action != XDP_TX)
-        return action;
-    bpf_tail_call(ctx, &receiver, 0);
-    return XDP_DROP;
 }

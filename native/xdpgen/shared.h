@@ -51,10 +51,9 @@ static inline __attribute__((always_inline)) bool drawn(struct draw *draw, __u32
 
 // ---- sending (send.bpf.c) ----
 
-// A page comes with the pointers and the length that the DUT's program gave the frame before, unless the
-// sender's program has changed the context: then the kernel writes them anew (ctx_was_changed of
-// net/bpf/test_run.c). A program that sees the kernel's record does so where it is stale. The other one does
-// for every frame: the kernel makes it with so much metadata, which the program takes off.
+// The kernel makes each live frame with so much metadata before it, and the sender takes it off: a context
+// that was changed makes the kernel write the frame's pointers and length anew (ctx_was_changed of
+// net/bpf/test_run.c). Else a page comes with what the DUT's program gave the frame before.
 #define LIVE_METADATA 4
 
 // Bytes of a frame that every lap writes anew: what is behind them is 0.
@@ -93,7 +92,6 @@ struct send_memory {
     __u32 restores; // a payload was changed: all frames are written whole
     char zeros[ZEROS];
     struct ranks ranks[2];
-    struct flow_words ready[READY_FLOWS];
 };
 
 #define LATE_NS 100000
@@ -231,10 +229,11 @@ struct receive_counters {
                    // passed on
     __u64 altered; // those of them with the run's magic, and other headers or another length than were sent:
                    // dropped
-    __u64 unstamped;     // stamped when they were made, without a stamp of the device's on receipt
-    __u64 bad_stamps;    // stamps from the future or older than a burst can be
-    __u64 arrived;       // arrivals kept
-    __u64 foreign_bytes; // as they arrived, without FCS
+    __u64 unstamped;  // stamped when they were made, without a stamp of the device's on receipt
+    __u64 bad_stamps; // stamps from the future or older than a burst can be
+    __u64 arrived;    // arrivals kept
+    __u64 bytes;      // of the frames in by_queue, and of the foreign ones: as they arrived, without FCS
+    __u64 foreign_bytes;
     __u64 by_queue[MAX_QUEUES];
     __u64 by_octave[RANK_OCTAVES]; // where flows are drawn or replaced
     struct histogram latency;      // from the time the frame was made

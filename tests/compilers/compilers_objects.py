@@ -63,23 +63,22 @@ def receiving(streams: int, count: int, *shape: tuple[int, ...],
     return 0x58445000, burst, 9, 0, 0, *flows(streams, count, drawn, churn), *layout, *cycle
 
 
-SENDING = {
-    "max": sending(0, 0, 0, 1, 1, PLAIN, ONE),
-    "stamped": sending(0, 1, 16, 4, 64, PLAIN, ONE),
-    "paced": sending(1, 7, 16, 4, 64, PLAIN, ONE),
-    "in bursts": sending(1, 7, 16, 4, 64, PLAIN, ONE, burst=32),
-    "drawn": sending(0, 1, 16, 4, 1_000_000, PLAIN, ONE, drawn=1),
-    "replaced": sending(1, 1, 16, 4, 64, PLAIN, ONE, churn=1 << 30),
-    "sender alone": sending(0, 0, 0, 1, 1, PLAIN, ONE, alone=1),
-    "receiver alone": sending(0, 1, 16, 4, 64, PLAIN, ONE, alone=2),
-    "tagged": sending(0, 1, 16, 4, 64, TAGGED, sizes(64)),
-    "IPv6": sending(1, 7, 16, 4, 64, SIX, sizes(84)),
-    "tagged IPv6": sending(0, 0, 0, 4, 64, TAGGED_SIX, sizes(88)),
-    "IMIX": sending(0, 1, 16, 4, 64, PLAIN, MIX),
-    "IMIX of 64": sending(1, 7, 16, 4, 64, PLAIN, MOST),
-}
 SETTINGS = {
-    "send.bpf.o": SENDING,
+    "send.bpf.o": {
+        "max": sending(0, 0, 0, 1, 1, PLAIN, ONE),
+        "stamped": sending(0, 1, 16, 4, 64, PLAIN, ONE),
+        "paced": sending(1, 7, 16, 4, 64, PLAIN, ONE),
+        "in bursts": sending(1, 7, 16, 4, 64, PLAIN, ONE, burst=32),
+        "drawn": sending(0, 1, 16, 4, 1_000_000, PLAIN, ONE, drawn=1),
+        "replaced": sending(1, 1, 16, 4, 64, PLAIN, ONE, churn=1 << 30),
+        "sender alone": sending(0, 0, 0, 1, 1, PLAIN, ONE, alone=1),
+        "receiver alone": sending(0, 1, 16, 4, 64, PLAIN, ONE, alone=2),
+        "tagged": sending(0, 1, 16, 4, 64, TAGGED, sizes(64)),
+        "IPv6": sending(1, 7, 16, 4, 64, SIX, sizes(84)),
+        "tagged IPv6": sending(0, 0, 0, 4, 64, TAGGED_SIX, sizes(88)),
+        "IMIX": sending(0, 1, 16, 4, 64, PLAIN, MIX),
+        "IMIX of 64": sending(1, 7, 16, 4, 64, PLAIN, MOST),
+    },
     "receive.bpf.o": {
         "one stream": receiving(1, 64, PLAIN, ONE),
         "streams": receiving(4, 64, PLAIN, sizes(1514)),
@@ -93,7 +92,6 @@ SETTINGS = {
         "IMIX": receiving(4, 64, PLAIN, MIX),
         "IMIX of 64": receiving(1, 64, PLAIN, MOST),
     },
-    "send_seeing.bpf.o": SENDING,
     "receive_device.bpf.o": {},  # compiled only: the kernel takes it bound to a device, as xdpgen's own tests load it
 }
 PROBES = (

@@ -95,17 +95,6 @@ int grow(struct xdp_md *ctx) { return change_length(ctx, 48); }
 SEC("xdp/shrink")
 int shrink(struct xdp_md *ctx) { return change_length(ctx, -4); }
 
-// Whether what is behind the number is 0, of frames that each come back shorter.
-SEC("xdp/behind")
-int behind(struct xdp_md *ctx) {
-    __u32 *number = (void *)(long)ctx->data + 56;
-
-    if ((void *)(number + 2) > (void *)(long)ctx->data_end)
-        return XDP_ABORTED;
-    count(number[1] != 0);
-    return bpf_xdp_adjust_tail(ctx, -4) ? XDP_ABORTED : swap_macs(ctx);
-}
-
 SEC("xdp/mark")
 int mark(struct xdp_md *ctx) {
     count(ctx->data - ctx->data_meta);

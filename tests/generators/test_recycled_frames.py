@@ -1,13 +1,10 @@
 """What comes back changed leaves whole again, and the stamped frames are a fair sample of all."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from math import sqrt
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compiled import made, tool_source
 from tests.generators.conftest import Bench
 
 from xdplab.formats.generator import Burst
@@ -36,31 +33,6 @@ def test_each_frame_has_the_length_and_the_metadata_it_was_made_with(
     elif engine == "live":  # a frame in an AF_XDP sender's skb has little room to grow
         assert summary.foreign_packets == summary.altered_packets == summary.tx_packets
         assert summary.foreign_bytes == (size + changed) * summary.tx_packets
-
-
-@pytest.mark.parametrize("sizes", [{"frame_bytes": 256}, {"imix": (256, 1518, 68)}], ids=["one size", "several"])
-def test_frames_that_come_back_shorter_are_0_behind_their_number(
-    traffic_bench: Bench, one_burst: Send, sizes: dict[str, Any]
-) -> None:
-    with traffic_bench.dut("behind"):
-        summary = one_burst(**sizes).summary
-        assert traffic_bench.came() == {0: summary.tx_packets}
-    assert summary.altered_packets == summary.tx_packets
-
-
-def test_so_it_is_where_the_kernel_shows_no_record_of_a_frame(traffic_bench: Bench, tmp_path: Path) -> None:
-    """Before Linux 6.2, or without BTF, it refuses the program that looks at one."""
-    work = tool_source("xdpgen", tmp_path)
-    seeing = work / "send_seeing.bpf.c"
-    seeing.write_text("#define bpf_rdonly_cast bpf_of_no_kernel\n" + seeing.read_text())
-    bench = replace(traffic_bench, xdpgen=f"{traffic_bench.xdpgen}-blind")
-    bench.lab.tg.put(made(work), bench.xdpgen, mode=0o755)
-    for section, size, came in (("grow", 64, 60), ("shrink", 1514, 1510), ("mark", 64, 0), ("behind", 256, 0)):
-        with bench.generator(frame_bytes=size) as generator, bench.dut(section):
-            generator.start()
-            summary = generator.burst("measure", 0.1).summary
-            generator.stop()
-            assert bench.came() == {came: summary.tx_packets}
 
 
 @engines
