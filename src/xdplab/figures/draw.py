@@ -21,6 +21,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from xdplab.analysis.values import records
 from xdplab.errors import FigureError, NotApplicableError
 from xdplab.figures import kinds, scales
 from xdplab.figures.marks import Look, View
@@ -37,6 +38,7 @@ from xdplab.figures.paper import (
 )
 from xdplab.figures.pointer import Group, OnSheet
 from xdplab.figures.save import tex_caption
+from xdplab.figures.shortcuts import Panel
 from xdplab.figures.styles import DEFAULT_STYLE, Style, applied, style_named
 
 MOST_COLUMNS = 3
@@ -223,7 +225,9 @@ def _grid(places: NDArray[Any], style: Style, look: Look, categories: Sequence[s
     height = style.height_in or (1.5 if places.size == 1 else rows) * style.panel_height_in + rows * below
     sheet = Sheet(figsize=(style.width_in, height))
     FigureCanvasAgg(sheet)
-    axes = sheet.subplots(rows, columns, sharex=False, sharey=look.axes.share_y, squeeze=False)
+    axes = sheet.subplots(
+        rows, columns, sharex=False, sharey=look.axes.share_y, squeeze=False, subplot_kw={"axes_class": Panel}
+    )
     for ax, panel in zip(axes.flat, places.flat, strict=True):
         ax.set_visible(panel is not None)
     return np.asarray(axes)
@@ -260,7 +264,8 @@ def _panel(
             before = set(ax.get_children())
             kinds.KINDS[str(kind)](series, look)
             shapes = tuple(shape for shape in ax.get_children() if shape not in before)
-            drawn.append(Group(ax, hue, str(kind), group, x if kind in kinds.UNSHIFTED else series.x, shapes))
+            along = x if kind in kinds.UNSHIFTED else series.x
+            drawn.append(Group(ax, hue, str(kind), records(group), along, shapes))
     panel = str(marks["panel"].fillna("").iloc[0])
     rule = look.axes.rules.get(panel, look.axes.rules.get(""))
     if rule is not None:

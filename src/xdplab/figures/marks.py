@@ -156,7 +156,9 @@ def marks_frame(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
     table = pd.DataFrame(records, columns=list(COLUMNS))
     for name in ("value", "low", "high"):
         table[name] = pd.to_numeric(table[name]).astype(float)
-    return table.astype(dict.fromkeys(("panel", "hue", "label"), object))
+    for name in ("panel", "hue", "label"):
+        table[name] = table[name].astype(object)
+    return table
 
 
 def _limit(limits: pd.Series) -> str | None:

@@ -6,7 +6,7 @@ Any browser shows this text over a mark, without a script. A page may hide a hue
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
@@ -35,7 +35,7 @@ class Group:
     ax: Axes
     hue: str
     kind: str
-    marks: pd.DataFrame
+    marks: Sequence[Mapping[str, Any]]
     x: NDArray[np.float64]
     shapes: tuple[Artist, ...]
 
@@ -79,16 +79,12 @@ def with_tooltips(svg: str, sheet: Figure, shown: OnSheet) -> str:
 
 
 def _discs(sheet: Figure, drawn: Group, hue: int, look: Look) -> str:
-    marks = drawn.marks
-    y = marks["value"].to_numpy(dtype=float)
-    if drawn.kind == "stack":
-        y = (y + marks["low"].to_numpy(dtype=float)) / 2
+    stacked = drawn.kind == "stack"
+    y = np.array([(mark["value"] + mark["low"]) / 2 if stacked else mark["value"] for mark in drawn.marks], dtype=float)
     width, height = sheet.get_size_inches() * 72
     places = sheet.transFigure.inverted().transform(drawn.ax.transData.transform(np.column_stack([drawn.x, y])))
     discs = []
-    cells = (marks[name].tolist() for name in marks)  # DataFrame.to_dict takes ten times as long
-    records = (dict(zip(marks, row, strict=True)) for row in zip(*cells, strict=True))
-    for (x, up), mark in zip(places.tolist(), records, strict=True):
+    for (x, up), mark in zip(places.tolist(), drawn.marks, strict=True):
         if isfinite(x) and isfinite(up):
             place = f'cx="{x * width:.1f}" cy="{(1 - up) * height:.1f}" r="{REACH_PT:g}"'
             text = escape(tooltip(mark, look))
@@ -96,7 +92,7 @@ def _discs(sheet: Figure, drawn: Group, hue: int, look: Look) -> str:
     return "".join(discs)
 
 
-def tooltip(mark: Mapping[Hashable, Any], look: Look) -> str:
+def tooltip(mark: Mapping[str, Any], look: Look) -> str:
     """Return a mark as text: what it is, value with interval, verdict, and the trials behind it."""
     place = f"{look.axes.x_label}: {mark['x']}"
     lines = [", ".join(str(part) for part in (mark["hue"], mark["panel"], place) if not pd.isna(part) and part != "")]

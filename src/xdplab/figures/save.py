@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from xdplab.figures import draw as drawing
-    from xdplab.figures import pointer
+    from xdplab.figures import pointer, shortcuts
     from xdplab.figures.draw import Panels
 else:
     drawing, pointer = lazy("xdplab.figures.draw"), lazy("xdplab.figures.pointer")
+    shortcuts = lazy("xdplab.figures.shortcuts")
 
 # A date in the file would make equal figures differ.
 UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
@@ -59,7 +60,7 @@ def render(sheet: Figure, suffix: str, style: Style, title: str, source: Mapping
     metadata = UNDATED[suffix] | {"Title": title, NOTE_KEY[suffix]: f"xdplab; {note}"}
     stream = io.BytesIO()
     shown = sheet.shown if isinstance(sheet, drawing.Sheet) and suffix == "svg" else None
-    fonts = _outlines_only() if suffix == "pdf" else nullcontext()
+    fonts = _outlines_only() if suffix == "pdf" else shortcuts.known_letters()
     with applied(style), fonts, pointer.named(sheet, shown) if shown else nullcontext():
         sheet.savefig(stream, format=suffix, metadata=metadata)
     if suffix != "svg":

@@ -28,11 +28,13 @@ from matplotlib.textpath import TextPath
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
+from xdplab.analysis.values import Row, records
 from xdplab.figures import kinds
 from xdplab.figures.draw import Sheet
 from xdplab.figures.marks import Look, View
 from xdplab.figures.paper import wrap
 from xdplab.figures.pointer import Group, OnSheet
+from xdplab.figures.shortcuts import Panel
 from xdplab.thesis.language import BEHIND, CUT, LIMITED, NO_MARK, Language
 from xdplab.thesis.published import Spec
 from xdplab.thesis.views import translated
@@ -143,7 +145,7 @@ def printed_sheet(
     with mpl.rc_context(dict(PARAMETERS)):  # type: ignore[arg-type]
         sheet = Sheet(figsize=page.inches, dpi=DPI)
         FigureCanvasAgg(sheet)
-        axes = [sheet.add_axes(page.rect(at)) for at in range(len(look.order.panels))]
+        axes = [sheet.add_axes(page.rect(at), axes_class=Panel) for at in range(len(look.order.panels))]
         content = _content(view, behind)
         drawn = _draw_panels(axes, page, look, content, NO_MARK.of(language) if empty else "")
         page = _with_room(sheet, axes, page)
@@ -230,7 +232,7 @@ class _Hue:
     A table is chosen from once for each figure, and not for each panel, hue and use.
     """
 
-    marks: pd.DataFrame
+    marks: Sequence[Row]
     x: Array
     value: Array
     low: Array
@@ -281,11 +283,11 @@ def _by_place(marks: pd.DataFrame, look: Look) -> Hues:
         if look.axes.y_scale != "log" or value[row] > 0:
             rows.setdefault(key, []).append(row)
     kind = marks["kind"].to_numpy(dtype=object)
-    hues = {}
+    hues, cells = {}, records(marks)
     for key, numbers in rows.items():
         at = np.array(numbers)[np.argsort(x[numbers], kind="stable")]
         bars, several = bool((kind[at] == "bar").any()), bool(measured[at].any())
-        hues[key] = _Hue(marks.iloc[at], x[at], value[at], low[at], high[at], status[at], bars, several)
+        hues[key] = _Hue([cells[row] for row in at], x[at], value[at], low[at], high[at], status[at], bars, several)
     return hues
 
 
@@ -302,7 +304,7 @@ def _draw_panel(ax: Axes, panel: str, content: _Content, floor: float) -> list[G
             shapes = _draw_hue(ax, hue, paint, narrow, floor)
             x = hue.x + slot.offset if hue.barred else hue.x
             _mark_cut(ax, x, hue, WHISKER if hue.barred else paint.color)
-            drawn.append(Group(ax, name, str(hue.marks["kind"].iloc[0]), hue.marks, x, shapes))
+            drawn.append(Group(ax, name, str(hue.marks[0]["kind"]), hue.marks, x, shapes))
     return drawn
 
 
