@@ -227,8 +227,9 @@ def _one_count(shown: pd.DataFrame) -> str:
         for key, row in zip(acted.unique(), records(shown[names][~acted.duplicated()]), strict=True)
     }
     returned = acted.map(returns).astype(bool) & shown["action"].notna()
-    judged = _each_once(shown[shown["verdict"].eq("valid") & returned])
     whose = (("the TG's", "dut_tx_packets"), ("the DUT's", "rx_packets"))
+    needed = [name for name in ("run_id", "trial_id", *(other for _, other in whose)) if name in shown]
+    judged = _each_once(shown.loc[shown["verdict"].eq("valid") & returned, needed])
     alone = [(side, int(judged[other].isna().sum())) for side, other in whose]
     parts = [f"{count} of {many(len(judged), 'trial')}: {side}" for side, count in alone if count]
     return f"One count only ({'; '.join(parts)})." if parts else ""

@@ -371,7 +371,11 @@ def read_narrowed(path: Path) -> pd.DataFrame:
     file = pq.ParquetFile(path, read_dictionary=[name for name in names if name not in OF_ONE_TRIAL], memory_map=True)
     count = max(1, MOST_CELLS // max(1, file.metadata.num_rows))
     columns = [names[first : first + count] for first in range(0, len(names), count)]
-    return pd.concat([narrowed(file.read(some).to_pandas()) for some in columns], axis=1)
+    trials = pd.concat([narrowed(file.read(some).to_pandas()) for some in columns], axis=1)
+    numbers = {name: trials[name] for name in names if pd.api.types.is_numeric_dtype(trials[name])}
+    empty: dict[object, pd.Series] = {}  # one for all that are null throughout, which often are a fifth of the table
+    nulls = {name: empty.setdefault(cells.dtype, cells) for name, cells in numbers.items() if cells.isna().all()}
+    return trials.assign(**nulls)
 
 
 MOST_CELLS = 5_000_000

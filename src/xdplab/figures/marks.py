@@ -9,6 +9,7 @@ from typing import Literal
 import pandas as pd
 
 from xdplab.analysis.intervals import Spread, values_of_one_point
+from xdplab.analysis.series import rows_where
 
 COLUMNS = (
     "figure",
@@ -182,9 +183,10 @@ def collect(
     mark of their own: they are neither averaged in nor dropped. Raises MixedPointsError if a mark would be of two
     points: every view goes through here.
     """
-    shown = labelled[labelled["value"].notna()]
+    shown = rows_where(labelled, labelled["value"].notna())
     rows: list[dict[str, object]] = []
-    for key, group in shown.groupby(["panel", "hue", "x", "verdict"], sort=False, dropna=False):
+    places = [shown[name] for name in ("panel", "hue", "x", "verdict")]
+    for key, group in shown[["value", "limited_by", "point_id"]].groupby(places, sort=False, dropna=False):
         panel, hue, x, verdict = key
         values = values_of_one_point(group, "value", scale)
         place = {"figure": figure, "file": figure, "panel": panel, "hue": hue, "x": x, "verdict": verdict}

@@ -168,7 +168,9 @@ def _rate_view(
     family, label = RATES[request.value]
     size, unit = unit_of(rows["value"], family)
     look = Look(Axes(x_label, f"{label} ({unit})", x_scale), Order(x_values=x_values))
-    return described(request, collect(rows, request.figure, kind, size), look, closed_loop(request.trials))
+    marks = collect(rows, request.figure, kind, size)
+    del rows  # of a million trials it takes as much as a caption's own tables
+    return described(request, marks, look, closed_loop(request.trials))
 
 
 def throughput(request: FigureRequest) -> View:
