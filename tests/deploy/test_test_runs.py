@@ -9,7 +9,7 @@ from veth_pair import VethLab
 from xdplab.deploy.xdp import PortFrame, XdpLoader, XdpRequest, attach
 from xdplab.errors import ProgramError
 from xdplab.studies.test_frames import TestFrames
-from xdplab.studies.traffic.dut import run_frames
+from xdplab.studies.traffic.dut import _runs, run_frames
 
 pytestmark = pytest.mark.root
 
@@ -119,3 +119,7 @@ def test_as_many_frames_as_the_trial_sends_meet_the_programs_tables(lab: VethLab
     with load(lab, xdpload, tmp_path, body, "__u32 table[256];") as loader:
         some, many = (min(run_frames(loader, whole(*flows[:n])).runs_ns) for n in (64, 4096))
     assert many > 3 * some
+
+
+def test_many_frames_are_run_less_often_and_at_least_three_times() -> None:
+    assert [_runs(count, 64) for count in (1, 64, 96, 128, 1000)] == [9, 9, 6, 4, 3]

@@ -138,6 +138,9 @@ def test_rows_lack_no_key_that_is_needed(host: Host) -> None:
     for rows in (printed.rows, printed.row):
         with pytest.raises(HostError):
             rows("a", "b")
+    assert host.run(["echo", "[]"]).rows("a") == []
+    with pytest.raises(HostError):
+        host.run(["echo", "[]"]).row("a")
 
 
 def test_failure_names_host_command_code_and_last_line(host: Host) -> None:
@@ -234,7 +237,7 @@ def test_output_passes_through_as_it_comes(host: Host) -> None:
     out, err = io.BytesIO(), io.BytesIO()
     sinks = io.BufferedWriter(out), io.BufferedWriter(err)  # what is held back there is not seen
     result = host.start(["sh", "-c", "echo a; echo b >&2; exit 9"], deadline_s=5).pass_through(*sinks)
-    assert (result.exit_code, out.getvalue(), err.getvalue()) == (9, b"a\n", b"b\n")
+    assert (result.exit_code, result.cut, out.getvalue(), err.getvalue()) == (9, None, b"a\n", b"b\n")
 
 
 def test_files_go_and_come_back(host: Host, tmp_path: Path) -> None:

@@ -265,6 +265,8 @@ def test_a_plan_reads_back_what_it_wrote(program: bytes) -> None:
     given = {"numbers": {1: 2}, "flows": flow(mac="02:00:00:00:00:0a"), "six": "six.csv"}
     for again in (as_given(entries(given)), json.loads(json.dumps(given))):
         assert entries(again) == entries(given)
+    assert entries(given)[1:] == (("numbers", "1", "2"), ("six", "", "six.csv"))
+    assert entries({"m": {"k": {"b": [1, 2], "a": 3}}}) == (("m", "k", '{"a":3,"b":[1,2]}'),)
 
 
 @pytest.mark.parametrize("case", WRITTEN)

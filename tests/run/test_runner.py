@@ -244,7 +244,10 @@ def test_a_released_trial_is_not_owed_and_one_with_an_attempt_stays(run: RunDire
         go(run, Recorder(**{TRIALS[0].trial_id: HostError("no"), TRIALS[2].trial_id: KeyboardInterrupt()}))  # type: ignore[arg-type]
     state = read_state(run)
     tried, untried = TRIALS[0].trial_id, TRIALS[4].trial_id
+    left_s = state.eta_s
     state.release([tried, untried])
+    assert left_s is not None
+    assert state.eta_s < left_s
     assert (state.released, state.owes(tried), state.owes(untried)) == ({untried}, True, False)
     assert state.total == len(TRIALS) - 1
 
