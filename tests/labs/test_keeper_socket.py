@@ -262,6 +262,14 @@ def test_an_impostor_is_noticed(stranger: Stranger, common: Path) -> None:
         control.connect_to(where, "lab x", keepers=netns.KEEPERS.users or ())
 
 
+def test_a_keeper_sees_that_its_connection_is_closed() -> None:
+    ours, keepers = socket.socketpair()
+    with ours, keepers:
+        keepers.settimeout(5)
+        control.Control(ours, "lab x").close()
+        assert keepers.recv(1) == b""
+
+
 # A keeper of a user who is not root, like those of guests: it creates its socket and listens.
 OWN_KEEPER = """
 import os, socket
