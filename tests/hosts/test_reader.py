@@ -147,6 +147,8 @@ def test_it_is_renewed_before_its_answers_fill_the_store(reader: Reader, host: C
         assert len(reader.take([HostReading((str(tmp_path / "large"),), "file")])[0].stdout) == RENEWED_BYTES // 2
     assert len(host.processes) == 3
     assert len(host.pids()) == 1
+    reader.close()
+    assert reader.run(["echo", "again"]).text == "again\n"
 
 
 def test_it_sleeps_between_readings_and_ends_with_its_input(reader: Reader, host: Counted) -> None:

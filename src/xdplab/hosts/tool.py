@@ -254,8 +254,9 @@ class Reader(ToolSession):
         """
         until = time.monotonic() + deadline_s
         if self._characters > RENEWED_BYTES:
-            self.finish()
             self._characters = 0
+            if self.running:  # it may have been closed since
+                self.finish()
         self.open()
         try:
             self.send("\n".join(reading.line() for reading in readings))

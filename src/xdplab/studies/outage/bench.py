@@ -143,7 +143,6 @@ class OutageBench:
         """Send a burst with the change in its middle, and write what was sent and what came into ``raw``."""
         facts.driver = self.driver
         await_nothing_attached(self.lab.dut, self.lab.dut_interface)
-        self._await_link()
         with self._listening(point) as listener, self._sending(point) as generator:
             with self._changing(point) as change, ThreadPoolExecutor(1) as meanwhile:
                 burst = meanwhile.submit(generator.burst, "outage", point.window_s)
@@ -188,6 +187,7 @@ class OutageBench:
         with Generator(self.lab.tg, settings, self.xdpgen, deadline_s=SESSION_S) as generator:
             generator.start()
             self.lab.place(self.lab.arrangement, 1)
+            self._await_link()
             yield generator
 
     @contextmanager
@@ -212,7 +212,7 @@ class OutageBench:
             yield changes[event]
 
     def _await_link(self) -> None:
-        """A card that the last change has reset negotiates its link anew, for seconds."""
+        """A card that a program has reset, also the receiver of the TG's, negotiates its link anew, for seconds."""
         for end in (Endpoint(self.lab.dut, self.lab.dut_interface), Endpoint(self.lab.tg, self.lab.tg_interface)):
             end.await_link()
 
