@@ -179,12 +179,12 @@ def by_cpu(rows: pd.DataFrame, column: str) -> pd.DataFrame:
 
 def ranked(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
     """Return the rows that have a place, with its rank along each axis in the columns at_panel, at_hue and at_x."""
-    rank_columns = {}
+    ranks = {}
     for place in PLACES:
         along = axis(spec, place)
-        rank_columns[f"at_{place}"] = rows[along.column].map({level: rank for rank, level in enumerate(along.levels)})
-    ranked_rows = rows.assign(**rank_columns).dropna(subset=list(rank_columns))
-    return ranked_rows.astype(dict.fromkeys(rank_columns, int))
+        ranks[f"at_{place}"] = rows[along.column].map({level: rank for rank, level in enumerate(along.levels)})
+    placed = np.logical_and.reduce([rank.notna() for rank in ranks.values()])
+    return rows[placed].assign(**{name: rank.to_numpy(float)[placed].astype(int) for name, rank in ranks.items()})
 
 
 def place_names(spec: Spec, key: Any) -> tuple[str, str, str]:
