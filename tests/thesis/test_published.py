@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 from tests.thesis.thesis_logs import DATA, judged, needs_data
 
 from xdplab.errors import FigureError
+from xdplab.figures.save import render
+from xdplab.figures.styles import STYLES
+from xdplab.thesis import printed
 from xdplab.thesis.album import Edition, regenerate
 from xdplab.thesis.language import Language
 from xdplab.thesis.made_logs import generator, names, perf, rate_pps, sar, tree
@@ -194,6 +198,15 @@ def test_a_figure_is_files_of_each_format_and_its_marks(made: pd.DataFrame, tmp_
     assert tuple(marks.columns) == MARK_COLUMNS
     assert set(marks["file"]) == {"vazao_XDP_x_packet_size@baseline.pdf"}
     assert (tmp_path / "corrected/complementares/branches_hook_x_algoritmo@64B.png").exists()  # empty, with its reason
+
+
+def test_a_page_is_the_same_to_the_byte_with_plain_axes(made: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = figure_named("18")
+    view = published_view(source_of(made), spec)
+    pages = [render(printed_sheet(view, spec), "svg", STYLES["paper-1col"], "page", {})]
+    monkeypatch.setattr(printed, "Panel", Axes)
+    pages.append(render(printed_sheet(view, spec), "svg", STYLES["paper-1col"], "page", {}))
+    assert pages[0] == pages[1]
 
 
 def test_the_check_sees_what_is_off_absent_and_extra(made: pd.DataFrame) -> None:

@@ -38,7 +38,6 @@ from xdplab.figures.paper import (
 )
 from xdplab.figures.pointer import Group, OnSheet
 from xdplab.figures.save import tex_caption
-from xdplab.figures.shortcuts import Panel
 from xdplab.figures.styles import DEFAULT_STYLE, Style, applied, style_named
 
 MOST_COLUMNS = 3
@@ -225,9 +224,7 @@ def _grid(places: NDArray[Any], style: Style, look: Look, categories: Sequence[s
     height = style.height_in or (1.5 if places.size == 1 else rows) * style.panel_height_in + rows * below
     sheet = Sheet(figsize=(style.width_in, height))
     FigureCanvasAgg(sheet)
-    axes = sheet.subplots(
-        rows, columns, sharex=False, sharey=look.axes.share_y, squeeze=False, subplot_kw={"axes_class": Panel}
-    )
+    axes = sheet.subplots(rows, columns, sharex=False, sharey=look.axes.share_y, squeeze=False)
     for ax, panel in zip(axes.flat, places.flat, strict=True):
         ax.set_visible(panel is not None)
     return np.asarray(axes)

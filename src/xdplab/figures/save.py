@@ -37,11 +37,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from xdplab.figures import draw as drawing
-    from xdplab.figures import pointer, shortcuts
+    from xdplab.figures import letters, pointer
     from xdplab.figures.draw import Panels
 else:
-    drawing, pointer = lazy("xdplab.figures.draw"), lazy("xdplab.figures.pointer")
-    shortcuts = lazy("xdplab.figures.shortcuts")
+    drawing, letters, pointer = map(lazy, ("xdplab.figures.draw", "xdplab.figures.letters", "xdplab.figures.pointer"))
 
 # A date in the file would make equal figures differ.
 UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
@@ -60,7 +59,7 @@ def render(sheet: Figure, suffix: str, style: Style, title: str, source: Mapping
     metadata = UNDATED[suffix] | {"Title": title, NOTE_KEY[suffix]: f"xdplab; {note}"}
     stream = io.BytesIO()
     shown = sheet.shown if isinstance(sheet, drawing.Sheet) and suffix == "svg" else None
-    fonts = _outlines_only() if suffix == "pdf" else shortcuts.known_letters()
+    fonts = _outlines_only() if suffix == "pdf" else letters.known_letters()
     with applied(style), fonts, pointer.named(sheet, shown) if shown else nullcontext():
         sheet.savefig(stream, format=suffix, metadata=metadata)
     if suffix != "svg":

@@ -34,8 +34,8 @@ from xdplab.figures.draw import Sheet
 from xdplab.figures.marks import Look, View
 from xdplab.figures.paper import wrap
 from xdplab.figures.pointer import Group, OnSheet
-from xdplab.figures.shortcuts import Panel
 from xdplab.thesis.language import BEHIND, CUT, LIMITED, NO_MARK, Language
+from xdplab.thesis.panel import Panel
 from xdplab.thesis.published import Spec
 from xdplab.thesis.views import translated
 
