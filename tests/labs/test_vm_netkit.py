@@ -54,7 +54,7 @@ def test_each_frame_comes_back_and_only_the_way_back_is_counted_at_the_duts_end(
     lab.dut.put(program, there)
     request = XdpRequest(there, lab.dut_interface, "netkit", section="tc")
     sending = GeneratorSettings("live", lab.tg_interface).changed(
-        rate_pps=1000.0, src_mac=lab.tg_mac, dst_mac=lab.dut_mac, settle_s=0.5
+        rate_pps=1000.0, src_mac=lab.tg_mac, dst_mac=lab.dut_mac, settle_s=5.0
     )
     with (
         attach(lab.dut, tools["xdpload"], request, deadline_s=60.0) as loader,

@@ -72,7 +72,7 @@ def test_four_queues_carry_what_the_tg_sends_and_both_ends_count_the_same(lab: t
         rate_pps=2000.0,
         src_mac=lab.tg_mac,
         dst_mac=lab.dut_mac,
-        settle_s=5.0,  # at most: an emulated guest may be late for the last frames, beside real-time threads for seconds
+        settle_s=5.0,  # at most: beside real-time threads an emulated guest may be late for seconds
     )
     request = XdpRequest(there, lab.dut_interface, "native", section="xdp")
     with attach(lab.dut, xdpload, request, deadline_s=60.0) as loader, Generator(lab.tg, sending, xdpgen) as generator:
