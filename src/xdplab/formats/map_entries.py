@@ -6,6 +6,7 @@ import csv
 import gc
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import permutations
@@ -145,8 +146,9 @@ def _each_once(given: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of a JSON file, of which Python would keep the last of two equal keys. Raises ValueError."""
     whole = dict(given)
     if len(whole) < len(given):
-        names = [name for name, _ in given]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} is given twice")
+        ((twice, _),) = Counter(name for name, _ in given).most_common(1)
+        values = ", ".join(json.dumps(value) for name, value in given if name == twice)
+        raise ValueError(f"{twice} is given twice in one object: {values}")
     return whole
 
 
