@@ -301,7 +301,7 @@ int queue_error(const struct queue *queue) {
 
 static struct queue_counts read_counts(const struct queue *queue) {
     uint64_t pending = unsent(&queue->socket); // in descriptors: a frame may have several
-    uint64_t foreign = load(&queue->foreign);
+    uint64_t foreign = load(&queue->foreign);  // before `received`, of which it is a part
     uint64_t received = load(&queue->received);
     pending = pending < received ? pending : received;
     uint64_t dropped = load(&queue->refused) + socket_statistics(&queue->socket).tx_invalid_descs;
@@ -317,7 +317,8 @@ static uint32_t handed_over(const struct socket *socket) {
     return __atomic_load_n(socket->rx.producer, __ATOMIC_ACQUIRE);
 }
 
-// A frame of others may come at any time: while one is on its way, some counters have it and some do not.
+// A frame of others may come at any time: while one is on its way, some counters have it and some do not. If
+// one is at every look, the last look counts.
 struct queue_counts queue_count(const struct queue *queue) {
     const struct socket *socket = &queue->socket;
     struct queue_counts counts;

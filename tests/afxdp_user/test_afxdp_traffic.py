@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.compiled import build_once
+from tests.doubles.other_sender import SEND_ON
 from tests.generators.echo_dut import hostile, with_sum
 from tests.waiting import until
 
@@ -191,23 +192,12 @@ def test_frames_that_are_nearly_ours_are_counted_apart(lab, any_build, swap_work
     assert queue.rx_foreign == queue.rx - 10 == 10 * len(others)
 
 
-SEND_ON = """
-import socket, sys, time
-link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-link.bind((sys.argv[1], 0))
-print("ready", flush=True)
-while True:
-    link.send(bytes.fromhex(sys.argv[2]))
-    time.sleep(0.001)
-"""
-
-
 def test_a_frame_on_its_way_is_in_all_counts_or_in_none(lab, forwarder):
     """Frames of others come at any time. One that was counted as foreign, and not yet as received or sent, made a trial
     miss a test frame, or find one too many."""
     set_queues(lab.dut, lab.tg, 1)
     running = forwarder(run_id="beef", frame_bytes=(64,), cpus=(0,), fifo=6)
-    other = lab.tg.host.start([sys.executable, "-c", SEND_ON, "vg0", a_test_frame(0).hex()], deadline_s=60)
+    other = lab.tg.host.start([sys.executable, "-c", SEND_ON, "vg0", a_test_frame(0).hex(), "0.001"], deadline_s=60)
     try:
         assert other.read_line(10.0) == "ready"
         seen = [running.stats()]

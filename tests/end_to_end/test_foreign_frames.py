@@ -5,28 +5,23 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.doubles.other_sender import SEND_ON
 from tests.end_to_end.conftest import measured, plan
 from xdplab.labs import Lab
 
 pytestmark = [pytest.mark.root, pytest.mark.lab]
 
 BLOCK = "[{points: {mode: [native, af_xdp], accesses: 0}, traffic: {engine: afxdp, load: 20kpps}}]"
-# Test frames of another run, at most 20 per second, until this process is killed. They are far from the hundredth of
-# the trial's frames from which on it is invalid, also where other work keeps its sender from the pace.
-OTHER_RUN = """
-import socket, sys, time
-link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-link.bind((sys.argv[1], 0))
-print("ready", flush=True)
-while True:
-    link.send(bytes.fromhex(sys.argv[2]))
-    time.sleep(0.05)
-"""
+# Test frames of another run, at most 20 per second: far from the hundredth of the trial's frames from which on it is
+# invalid, also where other work keeps its sender from the pace.
+PAUSE_S = "0.05"
 FRAME = "02000000000202000000000108004500002e000000004011eabac6120001c61300010400c42c001a000078646c62" + "00" * 14
 
 
 def test_a_trial_says_that_others_were_on_the_link(lab: Lab, lab_name: str, tmp_path: Path) -> None:
-    other = lab.tg.start(["python3", "-c", OTHER_RUN, lab.tg_interface, FRAME], deadline_s=600)  # it waits for its turn
+    other = lab.tg.start(
+        ["python3", "-c", SEND_ON, lab.tg_interface, FRAME, PAUSE_S], deadline_s=600
+    )  # it waits for its turn
     try:
         assert other.read_line(10.0) == "ready"
         trials = measured(lab_name, tmp_path, plan(BLOCK, window_s=1.0))

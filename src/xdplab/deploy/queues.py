@@ -41,7 +41,10 @@ class Endpoint:
     interface: str
 
     def await_link(self) -> None:
-        """Wait some seconds for a link: some cards are reset as a program is attached or a setting changes."""
+        """Wait for a link, `LINK_S` at most: some cards are reset as a program is attached or a setting changes.
+
+        Where none comes, what is sent next does not arrive, and says so.
+        """
         until = time.monotonic() + LINK_S
         while self.host.run(["cat", f"/sys/class/net/{self.interface}/carrier"], check=False).text.strip() != "1":
             if time.monotonic() > until:
