@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from xdplab.hosts import Host
+if TYPE_CHECKING:
+    from xdplab.hosts import Host
 
 Arrangement = Literal["shared", "split", "hosts"]
 HOST = "host"

@@ -20,15 +20,15 @@ from xdplab.labs import cache, control, keeper_socket
 from xdplab.labs.base import LinkEnds
 from xdplab.lazy import lazy
 from xdplab.run.disk import is_listed
-from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import read_state
-from xdplab.run.waiting import MEASURED, words_of
 from xdplab.text import SOON_S, duration
 
 if TYPE_CHECKING:
     from xdplab.hosts import ssh
+    from xdplab.run import rundir, state, waiting
 else:
     ssh = lazy("xdplab.hosts.ssh")  # paramiko takes longer to load than most commands
+    rundir, state = lazy("xdplab.run.rundir"), lazy("xdplab.run.state")
+    waiting = lazy("xdplab.run.waiting")
 
 LOOK_S = 0.05
 """Seconds between two checks of a lab that another process is just making."""
@@ -295,17 +295,17 @@ def _locked(lock: int) -> bool:
 
 def _held_for() -> bytes:
     """Return what the holder of a CPU writes for those who wait for it: the folder of its run."""
-    run = MEASURED.get()
+    run = waiting.MEASURED.get()
     return b"" if run is None else os.fsencode(run.path.resolve())
 
 
 def _words_of_holder(written: bytes) -> str:
     """Return who holds what this process waits for, by what the holder wrote: user, run, since when, time to go."""
     try:
-        run = RunDirectory.open(Path(os.fsdecode(written))) if written else None
-        left_s = None if run is None else read_state(run).eta_s
+        run = rundir.RunDirectory.open(Path(os.fsdecode(written))) if written else None
+        left_s = None if run is None else state.read_state(run).eta_s
     except (OSError, XdplabError):  # it has gone meanwhile
         return "another lab"
     if run is None:
         return "another lab"
-    return words_of(run) + ("" if left_s is None else f", which has {duration(left_s)} to go,")
+    return waiting.words_of(run) + ("" if left_s is None else f", which has {duration(left_s)} to go,")

@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     Tag,
     ValidationError,
@@ -58,10 +59,22 @@ def _one(factor: Factor) -> tuple[Any, Any]:
     return factor.type, factor.default
 
 
+class _OrOne:
+    """Of a list in a schema that others read: a single value needs no list. As `json_schema_input_type` of the
+    validator, the same would be worked out in every start that reads a plan."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        several = handler(core)
+        one = several["items"]
+        return {"anyOf": [several, *one.get("anyOf", [one])]}
+
+
+_SEVERAL = (Field(min_length=1), BeforeValidator(_as_list), _OrOne())
+
+
 def _several(factor: Factor) -> tuple[Any, Any]:
     """A list of values; a single value needs no list."""
-    several = Annotated[list[factor.type], Field(min_length=1)]  # type: ignore[name-defined]
-    return Annotated[several, BeforeValidator(_as_list, json_schema_input_type=several | factor.type)], [factor.default]
+    return Annotated[list[factor.type], *_SEVERAL], [factor.default]  # type: ignore[name-defined]
 
 
 def _given(where: Where, field: Callable[[Factor], tuple[Any, Any]]) -> Any:

@@ -9,10 +9,9 @@ import subprocess
 import sys
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import LabError
-from xdplab.hosts import Host
 from xdplab.labs.base import (
     DUT_FIFO,
     TG_FIFO,
@@ -29,7 +28,13 @@ from xdplab.labs.cache import native_dir
 from xdplab.labs.keepers import KeeperLab, Keepers
 from xdplab.labs.keepers import require_name as require_name
 from xdplab.labs.netns.host import WORK_DIR
-from xdplab.labs.receiving import receive_in_threads
+from xdplab.lazy import lazy
+
+if TYPE_CHECKING:
+    from xdplab.hosts import Host
+    from xdplab.labs import receiving
+else:
+    receiving = lazy("xdplab.labs.receiving")  # only a run needs it, and its host
 
 DEFAULT = "default"
 TOOLS = ("unshare", "setpriv", "ip", "ethtool", "sshd", "ssh-keygen", "mount")
@@ -138,7 +143,7 @@ class NetnsLab(KeeperLab):
         if self._threaded is not threaded:
             ends = [(self.dut, self.dut_interface), (self.tg, self.tg_interface)]
             ends += [(self.dut, second.dut_interface), (self.tg, second.tg_interface)] if second else []
-            receive_in_threads(ends, threaded)
+            receiving.receive_in_threads(ends, threaded)
             self._threaded = threaded
         if not threaded:
             return {"softirq": "on the sender's CPU"}
