@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,8 +57,8 @@ Mask = NDArray[np.bool_]
 Numbers = NDArray[np.float64]
 ANY_DIGIT = bytes.maketrans(b"0123456789", b"0" * 10)
 _NUMBER = re.compile(rb"(?P<blank> *)(?<![^\s:,])(?P<whole>-?[0-9]+)(?:[.,](?P<decimals>[0-9]+))?")
-_EXACT = (2.0**24, 2.0**53)
-"""Whole numbers below are exact in either precision; most tables fit the first, which takes a third of the time."""
+_EXACT = 2.0**53
+"""Whole numbers below are exact."""
 ONE_THREADS_PRODUCTS = 1 << 18
 """Multiplications of one call: for twice as many, OpenBLAS wakes threads, whose waiting takes most of an import."""
 
@@ -68,18 +68,18 @@ class LineLayout:
     """Where a line's numbers stand. ``decimals`` has the digits behind each one's point.
 
     A column may hold what the first line has there, or a ``blank``, a ``minus``, a ``digit``. ``apart``: it and the
-    next column belong to no common whole number. (columns, numbers): which number a column belongs to is in ``covers``,
-    and what a digit there adds to the number without its point in ``weights``, in either precision.
+    next column belong to no common whole number. ``weights`` (columns, numbers read): what a digit adds to a number
+    without its point; ``number`` is the place among these that a column belongs to, -1 if to none.
     """
 
     decimals: tuple[int, ...]
-    weights: tuple[NDArray[np.floating[Any]], ...]
+    weights: Numbers
     divisors: Numbers
     blank: Mask
     minus: Mask
     digit: Mask
     apart: Mask
-    covers: Mask
+    number: NDArray[np.int64]
 
     def read(self, grid: Grid) -> Numbers | None:
         """Return (lines, fields), or None if a character of a line is not where the layout, or the first line, has it.
@@ -87,7 +87,8 @@ class LineLayout:
         Some lines at a time: so BLAS starts no threads, and what lies in between stays in the CPU's cache.
         """
         numbers = np.empty((len(grid), len(self.divisors)))
-        lines = max(1, ONE_THREADS_PRODUCTS // self.covers.size)
+        products = int((self.number >= 0).sum()) * len(self.divisors)  # of one line
+        lines = max(1, ONE_THREADS_PRODUCTS // products)
         parts = [slice(first, first + lines) for first in range(0, len(grid), lines)]
         return numbers if all(self._read(grid[part], grid[0], numbers[part]) for part in parts) else None
 
@@ -97,23 +98,23 @@ class LineLayout:
         blank, minus, digit, apart = (mask[: grid.size] for mask in masks)
         digits, blanks = (text - np.uint8(ord("0"))) < 10, text == ord(" ")
         as_expected = (digits & digit) | (blanks & blank) | (grid == first).ravel()
-        minuses = grid == ord("-")
-        some_below = bool(minuses.any())
-        if some_below:
-            as_expected |= minuses.ravel() & minus
+        minuses = np.flatnonzero(text == ord("-"))
+        as_expected[minuses] |= minus[minuses]
         in_order = blanks[:-1] | digits[1:] | apart[:-1]
         if not (as_expected.all() and in_order.all()):
             return False
-        # The low half of a digit's code is its value, that of a blank 0; other characters have no weight.
-        values = (grid & np.uint8(15)) * ~minuses if some_below else grid & np.uint8(15)
-        for weights, exact in zip(self.weights, _EXACT, strict=True):
-            whole = values.astype(weights.dtype) @ weights
-            if whole.max() < exact:
-                np.divide(whole, self.divisors, out=numbers)
-                if some_below:
-                    numbers[minuses @ self.covers] *= -1
-                return True
-        return False
+        values = text & np.uint8(15)  # the low half of a digit's code is its value, that of a blank 0
+        values[minuses] = 0
+        values = values.reshape(grid.shape)
+        most = values.max(axis=0)
+        used = np.flatnonzero((most > 0) & (self.number >= 0))  # most columns of a line hold blanks and zeros alone
+        if (most[used] @ self.weights[used]).max() >= _EXACT:
+            return False
+        np.divide(values[:, used].astype(float) @ self.weights[used], self.divisors, out=numbers)
+        lines, columns = np.divmod(minuses, grid.shape[1])
+        below = self.number[columns]
+        numbers[lines[below >= 0], below[below >= 0]] *= -1
+        return True
 
 
 @lru_cache(maxsize=64)
@@ -144,7 +145,7 @@ def layout_of(line: bytes, fields: tuple[int, ...] | None = None) -> LineLayout:
 def _layout(line: bytes, fields: tuple[int, ...] | None) -> LineLayout:
     matches = list(_NUMBER.finditer(line))
     blank, minus, digit, inside = (np.zeros(len(line), bool) for _ in range(4))
-    covers, weights = np.zeros((len(line), len(matches)), bool), np.zeros((len(line), len(matches)))
+    weights = np.zeros((len(line), len(matches)))
     decimals: list[int] = []
     before = -1
     for place, match in enumerate(matches):
@@ -157,12 +158,12 @@ def _layout(line: bytes, fields: tuple[int, ...] | None) -> LineLayout:
             minus[start : point - 1] = True
         if before == start:
             digit[start] = minus[start] = False  # else two numbers could touch
-        covers[start:end, place] = True
         weights[start:point, place] = 10.0 ** (np.arange(point - start)[::-1] + behind)
         weights[end - behind : end, place] = 10.0 ** np.arange(behind)[::-1]
         decimals.append(behind)
         before = end
     read = list(range(len(matches)) if fields is None else fields)
-    both = weights[:, read].astype(np.float32), weights[:, read]
+    weights = weights[:, read]
+    number = np.where(weights.any(axis=1), weights.argmax(axis=1), -1)
     divisors = 10.0 ** np.array(decimals)[read]
-    return LineLayout(tuple(decimals), both, divisors, blank, minus, digit, ~inside[:-1], covers[:, read])
+    return LineLayout(tuple(decimals), weights, divisors, blank, minus, digit, ~inside[:-1], number)

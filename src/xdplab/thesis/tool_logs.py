@@ -108,13 +108,12 @@ def _at_once(logs: Sequence[bytes]) -> list[SarText] | None:
     if cpus is None or named is None:
         return None
     names, interfaces = named
-    for table in (cpus, interfaces):
-        table[:, :, 0] = _since(table[:, :, 0], np.repeat(starts, np.diff(firsts))[:, None])
-    t_s = cpus[:, 0, 0]
+    t_s = _since(cpus[:, 0, 0], np.repeat(starts, np.diff(firsts)))
     rising = t_s[1:] > t_s[:-1]
     rising[np.array(firsts[1:-1], int) - 1] = True  # another log begins
-    if not rising.all() or (interfaces[:, 0, 0] != t_s).any():
+    if not rising.all() or (interfaces[:, 0, 0] != cpus[:, 0, 0]).any():
         return None
+    cpus[:, :, 0] = interfaces[:, :, 0] = t_s[:, None]
     texts = []
     for first, last in pairwise(firsts):
         rows = cpus.shape[1] + len(names) + 4  # with two titles and two empty lines; two lines are the heading's
@@ -159,8 +158,8 @@ def _interfaces(blocks: list[bytes]) -> tuple[tuple[str, ...], Rows] | None:
     if not _is_interfaces(blocks[0].translate(ANY_DIGIT)):
         return None
     names = _names(blocks[0])
-    # Behind the title's clock: each row's clock, and its first two rates.
-    fields = tuple(3 + 11 * row + number for row in range(len(names)) for number in range(5))
+    # Behind the title's clock, of three numbers: the first row's, and the first two rates of each row.
+    fields = (3, 4, 5, *(3 + 11 * row + number for row in range(len(names)) for number in (3, 4)))
     of_shape: dict[bytes, list[int]] = {}
     for place, block in enumerate(blocks):  # a large number moves those behind it
         of_shape.setdefault(block.translate(_ONE_KIND), []).append(place)
@@ -170,14 +169,16 @@ def _interfaces(blocks: list[bytes]) -> tuple[tuple[str, ...], Rows] | None:
         first, text = blocks[places[0]], b"".join([blocks[place] for place in places])
         if not _is_interfaces(first.translate(ANY_DIGIT)) or _names(first) != names:
             return None
-        numbers = layout_of(first, fields).read(np.frombuffer(text, np.uint8).reshape(len(places), -1))
+        grid = np.frombuffer(text, np.uint8).reshape(len(places), -1)
+        numbers = layout_of(first, fields).read(grid)
         if numbers is None or text.count(b"-") != len(places) * first.count(b"-"):
             return None
-        rows = numbers.reshape(len(places), len(names), -1)
-        if (rows[:, :, :3] != rows[:, :1, :3]).any():
+        begins = np.flatnonzero(grid[0] == ord("\n"))[1:-1] + 1
+        clocks = grid[:, begins[:, None] + np.arange(_CLOCK_CHARS)]
+        if (clocks != clocks[:, :1]).any():
             return None
-        table[places, :, 0] = rows[:, :, :3] @ _CLOCK
-        table[places, :, 2:] = rows[:, :, 3:]
+        table[places, :, 0] = (numbers[:, :3] @ _CLOCK)[:, None]
+        table[places, :, 2:] = numbers[:, 3:].reshape(len(places), len(names), 2)
     return None if len(set(names)) < len(names) else (tuple(name.decode() for name in names), table)
 
 
