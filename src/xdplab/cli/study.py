@@ -78,7 +78,7 @@ STUDIES: dict[str, Verb] = {
         "outage",
         "OutageRequest",
         "Frames lost when an XDP program is attached, replaced, detached.",
-        "Frames lost, and how long, when an XDP program is attached, replaced, detached, or changes its mode.",
+        "Frames lost, and how long, when an XDP program is attached, replaced or detached, or switches its mode.",
     ),
     "neighbour": StudyVerb(
         "neighbour",

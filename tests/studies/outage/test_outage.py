@@ -102,25 +102,39 @@ def test_a_row_has_what_was_lost_or_why_it_was_not_measured(tmp_path: Path, monk
     assert why_null(missing, "dark_ms").str.contains("no such card").all()
     assert len(run.summary()[:3]) == 3
     assert {drawn.name for drawn in run.draw_figures() if drawn.files} == {"dark", "bare", "held"}
-    assert set(run.tables()) == {"outage", "missing"}
+    tables = run.tables()
+    assert set(tables) == {"outage", "missing"}
+    of_switch = tables["outage"].frame.set_index(["change", "mode"]).loc[("switch", "native")]
+    assert of_switch[["n", "bare ms"]].tolist() == [2, "10 (10 to 10)"]
+    assert "Frames pass without a program: switch (native) 10 (10 to 10) ms" in run.summary()[1]
+
+
+UNSHOWN = "No change is shown to be darker than the controls"
+JUDGED = "to judge a change takes six repetitions, and a control"
 
 
 @pytest.mark.parametrize(
-    ("control", "attach", "named"),
+    ("control", "attach", "answer"),
     [
-        ([0.0] * 6, [10.0] * 6, True),
-        ([0.0] * 6, [0.0, 0.0, 10.0, 10.0, 10.0, 10.0], False),
-        ([0.0] * 5 + [10.0], [10.0] * 6, False),
-        ([0.0] * 3, [10.0] * 3, False),
-        ([None] * 6, [10.0] * 6, False),
+        ([0.0] * 6, [10.0] * 6, "Dark are attach (native) 10 [10, 10] ms."),
+        ([0.0] * 6, [0.0, 0.0, 10.0, 10.0, 10.0, 10.0], f"{UNSHOWN}."),
+        ([0.0] * 5 + [10.0], [10.0] * 6, f"{UNSHOWN}."),
+        (
+            [0.0] * 3,
+            [12.0, 10.0, 40.0],
+            f"Dark, median of 3: attach (native) 12 (10 to 40) ms, the others 0 ms; {JUDGED}.",
+        ),
+        ([0.0] * 3, [0.0] * 3, f"Dark, median of 3: every change 0 ms; {JUDGED}."),
+        ([0.0], [10.0], f"Dark, median of 1: attach (native) 10 ms, the others 0 ms; {JUDGED}."),
+        ([None] * 6, [10.0] * 6, f"Dark, median of 6: attach (native) 10 [10, 10] ms; {JUDGED}."),
     ],
-    ids=["darker", "its interval is not", "as dark as a control", "no interval", "no control"],
+    ids=["darker", "its interval is not", "as dark as a control", "no interval", "none", "measured once", "no control"],
 )
-def test_a_change_is_dark_if_its_whole_interval_is_above_each_control(
-    control: list[float | None], attach: list[float | None], named: bool
+def test_a_change_is_dark_if_its_whole_interval_is_above_each_control_and_few_repetitions_are_shown(
+    control: list[float | None], attach: list[float | None], answer: str
 ) -> None:
     events = ["control"] * len(control) + ["attach"] * len(attach)
     rows = pd.DataFrame({"event": events, "dark_ms": pd.array([*control, *attach], dtype="Float64")})
     rows = rows.assign(place="netns", label="a lab", mode="native", lost_packets=0, bare_ms=0.0, held_ms=0.0)
     first, *_ = results(cast("Any", None), rows.assign(resolution_ms=1.0))
-    assert ("attach (native) 10 [10, 10] ms" in first) is named
+    assert first == answer

@@ -174,7 +174,7 @@ class OutageBench:
         """Each frame by itself: those of a batch would be lost together.
 
         AF_XDP, because live frames are made within BPF: on a veth they kept the kernel's grace periods waiting, so that
-        a change of mode took ten times as long.
+        a switch took ten times as long.
         """
         settings = GeneratorSettings(
             "afxdp",

@@ -32,8 +32,8 @@ CHANGES = {
     "detach": Change(FIRST, BARE),
     "switch": Change(FIRST, SECOND),
 }
-"""``control``: nothing is done; ``replace``: the link is updated; ``switch``: one program is detached,
-and another attached in the other mode."""
+"""``control``: nothing is done; ``replace``: the link is updated; ``switch`` (of mode): one program is
+detached, and another attached in the other mode."""
 
 MOST_FRAMES = 500_000
 """Of a burst: the listener keeps each."""

@@ -20,7 +20,7 @@ from xdplab.run.state import Attempt, facts_of
 from xdplab.studies.figure_table import Figure, medians, views
 from xdplab.studies.meaning import by_place
 from xdplab.studies.outage.bench import OutageFacts, gaps_of, heard_in
-from xdplab.studies.outage.points import BARE, CHANGES, MODES, OTHER_MODE, OutagePoint, OutageRequest
+from xdplab.studies.outage.points import BARE, CHANGES, MODES, OutagePoint, OutageRequest
 from xdplab.studies.points import StudyPlan, StudyTrial
 from xdplab.studies.tables import Table
 
@@ -82,20 +82,19 @@ def _row(run_id: str, trial: StudyTrial[OutagePoint], attempt: Attempt, raw: Pat
     }
 
 
-def name_of(event: str, mode: str) -> str:
-    """Return a change as tables and figures name it."""
-    return f"to {OTHER_MODE[mode]}" if event == "switch" else event
-
-
 def middles(table: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Return the median of a column with its interval, a row per place, mode and event that has a value."""
+    """Return the median of a column with its interval, its least and most, a row per place, mode and event with one."""
     rows = []
     points = table[table[value].notna()].groupby(["place", "label", "mode", "event"], sort=False)
     for (place, label, mode, event), group in points:
-        spread = Spread.of(group[value].astype(float), "ranks")
-        ends = {"median": spread.median, "low": spread.low, "high": spread.high, "n": spread.n}
-        rows.append({"place": place, "label": label, "mode": mode, "event": event, **ends})
-    return pd.DataFrame(rows, columns=["place", "label", "mode", "event", "median", "low", "high", "n"])
+        values = group[value].astype(float)
+        spread = Spread.of(values, "ranks")
+        ends = {"n": spread.n, "low": spread.low, "high": spread.high, "least": values.min(), "most": values.max()}
+        rows.append({"place": place, "label": label, "mode": mode, "event": event, "median": spread.median, **ends})
+    return pd.DataFrame(rows, columns=["place", "label", "mode", "event", "median", *_ENDS])
+
+
+_ENDS = ("n", "low", "high", "least", "most")
 
 
 SHOWN = {"lost": "lost_packets", "dark ms": "dark_ms", "bare ms": "bare_ms", "held ms": "held_ms"}
@@ -109,14 +108,13 @@ def tables_of(plan: OutagePlan, table: pd.DataFrame) -> dict[str, Table]:
     for column, values in named.items():
         texts = values[keys].assign(**{column: [_text(row) for row in values.to_dict("records")]})
         rows = rows.merge(texts, on=keys, how="left")
-    rows = rows.assign(event=[name_of(*pair) for pair in zip(rows["event"], rows["mode"], strict=True)])
     drivers = table.groupby("place", sort=False)["driver"].first()
     rows.insert(1, "driver", rows["place"].map(drivers))
     missing = table[table["dark_ms"].isna()].assign(reason=why_null(table, "dark_ms"))
     left_out = missing.groupby(["place", "mode", "reason"], sort=False).size().rename("trials").reset_index()
-    title, answer = "Frames lost by a change: medians with their 95 % intervals", results(plan, table)
+    title = "Frames lost by a change: medians [95 % interval], of fewer than six (least to most)"
     return {
-        "outage": Table(title, rows.rename(columns=_NAMES), None, next(iter(answer), "")),
+        "outage": Table(title, rows.rename(columns=_NAMES), None, next(iter(results(plan, table)), "")),
         "missing": Table("Not measured", left_out),
     }
 
@@ -125,8 +123,9 @@ _NAMES = {"event": "change"}
 
 
 def _text(row: dict[Any, Any]) -> str:
-    middle = three_digits(row["median"])
-    return middle if pd.isna(row["low"]) else f"{middle} [{three_digits(row['low'])}, {three_digits(row['high'])}]"
+    middle, low, high, least, most = (three_digits(row[name]) for name in ("median", *_ENDS[1:]))
+    spread = f" ({least} to {most})" if pd.isna(row["low"]) else f" [{low}, {high}]"
+    return middle + spread if row["n"] > 1 else middle
 
 
 def results(_plan: OutagePlan, table: pd.DataFrame) -> list[str]:
@@ -135,7 +134,7 @@ def results(_plan: OutagePlan, table: pd.DataFrame) -> list[str]:
     if dark.empty:
         return []
     bare = bare[bare["event"].eq("switch")]
-    while_bare = by_place(bare, "while the mode changes, frames pass without a program:", _bare)
+    while_bare = by_place(bare, "frames pass without a program:", _named)
     texts = (by_place(dark, "", lambda rows: _dark(rows, table)), while_bare, _floor(table, held))
     return [sentence(text) for text in texts if text]
 
@@ -144,14 +143,16 @@ def _dark(rows: pd.DataFrame, table: pd.DataFrame) -> str:
     """Name the changes whose whole interval is darker than each control of the place."""
     control = table[table["event"].eq("control") & table["label"].isin(rows["label"])]["dark_ms"].dropna()
     if control.empty or rows["low"].isna().all():
-        return "no change can be named dark: that takes six repetitions, and a control"
-    lossy = [row for row in rows.to_dict("records") if row["low"] > control.max()]
-    named = [f"{name_of(row['event'], row['mode'])} ({row['mode']}) {_text(row)} ms" for row in lossy]
-    return f"dark are {', '.join(named)}" if named else "no change is shown to be darker than the controls"
+        lossy = rows[rows["most"] > 0]
+        others = "every change" if lossy.empty else "the others"
+        each = ", ".join(filter(None, (_named(lossy), f"{others} 0 ms" if len(lossy) < len(rows) else "")))
+        return f"dark, median of {rows['n'].max()}: {each}; to judge a change takes six repetitions, and a control"
+    lossy = rows[rows["low"] > control.max()]
+    return "no change is shown to be darker than the controls" if lossy.empty else f"dark are {_named(lossy)}"
 
 
-def _bare(rows: pd.DataFrame) -> str:
-    return ", ".join(f"{name_of(r['event'], r['mode'])} {_text(r)} ms" for r in rows.to_dict("records"))
+def _named(rows: pd.DataFrame) -> str:
+    return ", ".join(f"{row['event']} ({row['mode']}) {_text(row)} ms" for row in rows.to_dict("records"))
 
 
 def _floor(table: pd.DataFrame, held: pd.DataFrame) -> str:
@@ -169,14 +170,11 @@ def _floor(table: pd.DataFrame, held: pd.DataFrame) -> str:
 def changes(value: str, table: pd.DataFrame) -> pd.DataFrame:
     """Return the change's milliseconds of every trial that has them, by the change."""
     rows = table[table[value].notna()]
-    names = [name_of(event, mode) for event, mode in zip(rows["event"], rows["mode"], strict=True)]
-    columns = {"verdict": "valid", "limited_by": None, "hue": rows["mode"]}
-    return rows.assign(panel=rows["driver"] + ", " + rows["place"], x=names, value=rows[value].astype(float), **columns)
+    columns = {"verdict": "valid", "limited_by": None, "hue": rows["mode"], "x": rows["event"]}
+    return rows.assign(panel=rows["driver"] + ", " + rows["place"], value=rows[value].astype(float), **columns)
 
 
-_ORDER = Order(
-    MODES, x_values=tuple(dict.fromkeys(name_of(event, mode) for event in CHANGES for mode in OTHER_MODE.values()))
-)
+_ORDER = Order(MODES, x_values=tuple(CHANGES))
 _BARS = "Medians with their 95 % intervals (from six repetitions on). Hues: the mode before the change."
 
 

@@ -42,7 +42,7 @@ class OutageStudy(PlacedSession):
 STUDY = study_kind(
     StudyPlanning(
         "outage",
-        "What is lost when an XDP program is attached, replaced, detached, or changes its mode?",
+        "What is lost when an XDP program is attached, replaced or detached, or switches its mode?",
         OutageRequest,
         OutagePoint,
         gather,
