@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redirect.h"
 #include "fail.h"
+#include "interface.h"
 #include "let_go.h"
 #include "refusal.h"
 
@@ -8,7 +9,6 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/if_link.h>
-#include <net/if.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,9 +20,7 @@ static struct bpf_program *program_of(const struct redirect *redirect) {
 
 void redirect_load(struct redirect *redirect, const char *interface, bool frags) {
     redirect->link_fd = -1;
-    redirect->ifindex = if_nametoindex(interface);
-    if (!redirect->ifindex)
-        fail("interface", errno, NULL, "there is no interface %s", interface);
+    redirect->ifindex = interface_find(interface);
     redirect->object =
         bpf_object__open_mem(embedded_redirect_start, embedded_redirect_end - embedded_redirect_start, NULL);
     if (!redirect->object)
@@ -98,6 +96,7 @@ void redirect_attach(struct redirect *redirect, const char *interface, bool nati
     redirect->link_fd = bpf_link_create(redirect->program_fd, redirect->ifindex, BPF_XDP, &options);
     if (redirect->link_fd < 0) {
         int error = -redirect->link_fd;
+        interface_require(interface, redirect->ifindex);
         ask_again_for_words(redirect, options.flags);
         fail("attach", error, refusal_words(), "%s does not take an XDP program in %s mode: %s", interface,
              native ? "native" : "generic", strerror(error));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attach.h"
 #include "fail.h"
+#include "interface.h"
 #include "json.h"
 #include "let_go.h"
 #include "refusal.h"
@@ -26,13 +27,6 @@ static long long attached_in_ns;
 static const unsigned mode_flags[] = {[MODE_NATIVE] = XDP_FLAGS_DRV_MODE,
                                       [MODE_GENERIC] = XDP_FLAGS_SKB_MODE,
                                       [MODE_OFFLOAD] = XDP_FLAGS_HW_MODE};
-
-int find_interface(const char *name) {
-    int ifindex = if_nametoindex(name);
-    if (!ifindex)
-        fail("interface", errno, NULL, "there is no interface %s", name);
-    return ifindex;
-}
 
 void read_driver(const char *name, char *driver, size_t room) {
     struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
@@ -161,6 +155,7 @@ void attach_program(const struct program *program, const struct options *options
         fail("attach", EEXIST, NULL, "%s has a clsact or ingress qdisc already; remove it first",
              options->interface);
     if (result < 0) {
+        interface_require(options->interface, ifindex);
         if (!is_tc(options->mode))
             ask_again_for_words(program, options, ifindex);
         fail("attach", -result, refusal_words(), "%s does not take the program in %s mode%s: %s",

@@ -6,7 +6,6 @@
 #include "options.h"
 #include "program.h"
 
-int find_interface(const char *name);                          // its index
 void read_driver(const char *name, char *driver, size_t room); // the kernel driver's name, or "unknown"
 // An error line where any program of XDP or tcx is attached already, or a filter that xdpload left.
 void refuse_if_taken(const struct options *options, int ifindex);

@@ -5,6 +5,7 @@
 #include "attach.h"
 #include "entries.h"
 #include "fail.h"
+#include "interface.h"
 #include "json.h"
 #include "records.h"
 #include "redirects.h"
@@ -49,7 +50,7 @@ static void attach(const struct program *program, char *arguments) {
         complain("attach", EINVAL, "the program is attached already, or was loaded without an interface");
         return;
     }
-    attach_program(program, options, find_interface(options->interface));
+    attach_program(program, options, interface_find(options->interface));
 }
 
 static void exchange(const struct program *program, char *arguments) {

@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "entries.h"
 #include "fail.h"
+#include "interface.h"
 #include "json.h"
 #include "load_clock.h"
 #include "records.h"
@@ -144,9 +145,11 @@ static void bind_metadata(struct program *program, const char *interface, int if
     int error = refuses_any_program(ifindex, DEVICE_BOUND);
     char driver[32];
     read_driver(interface, driver, sizeof(driver));
-    if (error)
+    if (error) {
+        interface_require(interface, ifindex);
         fail("device", error, NULL, "the driver of %s (%s) takes no program that is bound to its device: %s",
              interface, driver, error_words(error));
+    }
     program->device = interface;
     bpf_program__set_ifindex(program->handle, ifindex);
     bpf_program__set_flags(program->handle, bpf_program__flags(program->handle) | DEVICE_BOUND);
@@ -171,7 +174,7 @@ __attribute__((noreturn)) static void refuse_map(const struct bpf_map *map, cons
 __attribute__((noreturn)) static void refuse_offload(const struct program *program, const char *interface,
                                                      int error, const char *log) {
     char driver[32], who[128];
-    int ifindex = find_interface(interface), of_any = refuses_any_program(ifindex, 0);
+    int ifindex = interface_find(interface), of_any = refuses_any_program(ifindex, 0);
     const struct bpf_map *map = of_any ? NULL : refused_map(program->object);
     read_driver(interface, driver, sizeof(driver));
     if (map) {

@@ -4,6 +4,7 @@
 #include "attach.h"
 #include "commands.h"
 #include "fail.h"
+#include "interface.h"
 #include "json.h"
 #include "options.h"
 #include "program.h"
@@ -56,7 +57,7 @@ int main(int argc, char **argv) {
     catch_signals();
     bool attaches = options.mode != MODE_NONE && !options.share_maps;
     if (options.mode != MODE_NONE || options.device_bound)
-        ifindex = find_interface(options.interface);
+        ifindex = interface_find(options.interface);
     if (attaches)
         refuse_if_taken(&options, ifindex);
     open_program(&program, &options);

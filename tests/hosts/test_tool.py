@@ -26,6 +26,8 @@ def tool(script: str) -> ToolSession:
         ("attach", "EOPNOTSUPP", UnsupportedError),
         ("attach", "EPERM", HostError),
         ("attach", "EBUSY", HostError),
+        ("attach", "ENETDOWN", HostError),
+        ("attach", "ENOLINK", HostError),
         ("load", "EACCES", ProgramError),
         ("load", "EPERM", HostError),
         ("interface", "ENODEV", HostError),

@@ -42,9 +42,10 @@ PROGRAM_REFUSALS: Refusals = MappingProxyType(
 )
 """The steps at which a tool that loads a program refuses the program itself."""
 
-# Errors that are unrelated to the driver or the program: permission, memory, another user's program.
+# Errors that are unrelated to the driver or the program: permission, memory, another user's program, a port that is
+# down or gone (ENOLINK: the device of a program's link is).
 _HOST_ERRNOS: dict[type[XdplabError], frozenset[str]] = {
-    UnsupportedError: frozenset({"EBUSY", "EEXIST", "EPERM", "ENODEV", "ENOMEM"}),
+    UnsupportedError: frozenset({"EBUSY", "EEXIST", "EPERM", "ENODEV", "ENOLINK", "ENETDOWN", "ENOMEM"}),
     ProgramError: frozenset({"EPERM", "ENOMEM"}),
 }
 # This is the card's memory, not the host's: netdevsim and nfp return it for a map with too many entries.

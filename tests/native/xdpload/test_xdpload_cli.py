@@ -1,12 +1,14 @@
 """xdpload: its lines, its refusals, and that nothing stays attached after it ends."""
 
+import fcntl
 import json
 import os
 import signal
 import struct
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,42 @@ def test_it_attaches_in_the_mode_asked_for_and_lets_go_at_the_end_of_input(folde
     assert json.loads(process.communicate("", timeout=10)[0])["type"] == "detached"
     assert process.returncode == 0
     assert attached(namespace) is None
+
+
+@contextmanager
+def opening_held(path: Path) -> Iterator[Callable[[], bool]]:
+    """Let nobody else open the file within the block; yields whether somebody waits for it (a lease, fcntl(2))."""
+    waiting: list[int] = []
+    before = signal.signal(signal.SIGIO, lambda number, _: waiting.append(number))
+    holder = os.open(path, os.O_RDWR)
+    try:
+        fcntl.fcntl(holder, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        yield lambda: bool(waiting)
+    finally:
+        os.close(holder)
+        signal.signal(signal.SIGIO, before)
+
+
+@pytest.mark.parametrize("another", [False, True], ids=["gone", "another of its name"])
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_an_interface_that_goes_meanwhile_has_not_refused_the_program(folder, tmp_path, mode, another):
+    """The kernel calls it invalid, as it does a mode that a driver lacks, which would be final."""
+    name, copy = f"gone-{os.getpid()}", tmp_path / "two.o"
+    copy.write_bytes((folder / "two.o").read_bytes())
+    link = ["ip", "-n", name, "link"]
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        subprocess.run([*link, "add", "va", "type", "veth"], check=True)
+        with opening_held(copy) as awaited:
+            process = start(tmp_path, name, "--interface", "va", "--mode", mode)
+            assert until(awaited, 10)
+            subprocess.run([*link, "del", "va"], check=True)
+            if another:
+                subprocess.run([*link, "add", "va", "type", "veth"], check=True)
+        loaded, line = map(json.loads, process.communicate("", timeout=10)[0].splitlines())
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+    assert (loaded["type"], line["step"], line["error"]) == ("loaded", "interface", "ENODEV")
 
 
 @pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
