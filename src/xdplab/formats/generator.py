@@ -450,10 +450,11 @@ def _contradiction(histogram: Histogram) -> str | None:
         return "its buckets are not in order"
     if any(lower % bucket_width(lower, h.sub_bits) for lower in lowers):
         return "a bucket begins at an invalid value"
-    if h.min is None or h.max is None:
-        return "values without smallest or largest" if h.count else None
     if not h.count:
-        return "a smallest or largest value of an empty histogram"
+        nothing = (h.min, h.max, h.sum) == (None, None, 0)
+        return None if nothing else "a smallest or largest value, or a sum, of an empty histogram"
+    if h.min is None or h.max is None:
+        return "values without smallest or largest"
     ends = ((lowers[0], h.min), (lowers[-1], h.max))
     if any(not lower <= value < lower + bucket_width(lower, h.sub_bits) for lower, value in ends):
         return "`min` or `max` lies outside its bucket"
