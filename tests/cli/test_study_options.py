@@ -1,5 +1,6 @@
 """The options of a study become its request; `--smallest` reduces only what the command line does not set."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -7,11 +8,14 @@ import pytest
 from click.testing import CliRunner
 
 from xdplab.cli import cli, conduct, study_verifier
+from xdplab.errors import PlanError
 from xdplab.studies.execution.points import ExecutionRequest
 from xdplab.studies.jit.points import JitRequest
+from xdplab.studies.kinds import kind_named
 from xdplab.studies.loading.points import LoadingRequest
 from xdplab.studies.offload.points import OffloadRequest
 from xdplab.studies.outage.points import OutageRequest
+from xdplab.studies.points import StudyRequest
 from xdplab.studies.verifier.points import VerifierRequest
 
 
@@ -71,9 +75,27 @@ def test_what_was_said_stands_beside_smallest(requests: list[Any], line: str, ex
         ),
         ("loading --accesses 1,20 --budget-s 0.5", LoadingRequest(accesses=(1, 20), budget_s=0.5)),
         ("offload --place vm:6.1", OffloadRequest(places=("vm:6.1",))),
-        ("verifier a.o --family none --flag f", VerifierRequest(objects=("a.o",), families=(), flags=("f",))),
+        ("verifier a.o --family none --size 7", VerifierRequest(objects=("a.o",), families=(), sizes=(7,))),
+        ("verifier --flag test_rnd_hi32", VerifierRequest(flags=("test_rnd_hi32",))),
     ],
 )
 def test_what_was_not_said_keeps_its_default(requests: list[Any], line: str, expected: object) -> None:
     run(line)
     assert requests == [expected]
+
+
+@pytest.mark.parametrize(
+    ("refused", "words"),
+    [
+        (LoadingRequest(workload="riddle"), "--workload: 'riddle' is none of array"),
+        (LoadingRequest(forms=("unrolled", "curled")), "--form: 'curled' is none of bounded"),
+        (LoadingRequest(accesses=(100, 0)), "--accesses: 0 is none of the numbers from 1 to 1000000"),
+        (JitRequest(filters=("x",)), "--filter: 'x' is none of ip"),
+        (ExecutionRequest(pauses_us=("soon",)), "--pause-us: 'soon' is none of the numbers from 0"),  # type: ignore[arg-type]
+        (VerifierRequest(flags=("such_a_flag",)), "--flag: 'such_a_flag' is none of strict_alignment"),
+    ],
+)
+def test_what_the_command_line_refuses_is_refused_in_a_plan(refused: StudyRequest, words: str, tmp_path: Path) -> None:
+    study = type(refused).__name__.removesuffix("Request").lower()
+    with pytest.raises(PlanError, match=f"^{words}"):
+        kind_named(study).start(refused, tmp_path)

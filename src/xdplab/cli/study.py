@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import Field, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from xdplab.cli import conduct
     from xdplab.studies import environment, kinds, published
     from xdplab.studies.kind import Run
-    from xdplab.studies.points import Option, R
+    from xdplab.studies.points import Option, R, StudyRequest
     from xdplab.studies.verifier import runs
 else:
     kinds, conduct = lazy("xdplab.studies.kinds"), lazy("xdplab.cli.conduct")
-    kinds = lazy("xdplab.studies.kinds")
     environment, published = lazy("xdplab.studies.environment"), lazy("xdplab.studies.published")
     runs = lazy("xdplab.studies.verifier.runs")
 
@@ -100,7 +99,9 @@ def study() -> None:
 
 @functools.cache
 def _command(verb: StudyVerb) -> click.Command:
-    request: type[Any] = getattr(importlib.import_module(f"xdplab.studies.{verb.module}.points"), verb.function)
+    request: type[StudyRequest] = getattr(
+        importlib.import_module(f"xdplab.studies.{verb.module}.points"), verb.function
+    )
 
     @click.command(verb.module, help=verb.text)
     @request_options(request)
@@ -120,41 +121,35 @@ def requested(request: type[R], values: dict[str, Any], smallest: Callable[[R], 
     return conduct.made_small(requested, smallest) if requested.smallest else requested
 
 
-def request_options(request: type[Any]) -> Callable[[F], F]:
+def request_options(request: type[StudyRequest]) -> Callable[[F], F]:
     """Return what adds the options of a request to a command, in the order of its fields."""
 
     def add(command: F) -> F:
-        for field, option in reversed([*_declared(request)]):
-            command = _option(field, option)(command)
+        for field, option in reversed(request.options().items()):
+            command = _option(field, option, getattr(request, field))(command)
         return command
 
     return add
 
 
-def _declared(request: type[Any]) -> Iterator[tuple[Field[Any], Option]]:
-    for field in fields(request):
-        if "option" in field.metadata:
-            yield field, field.metadata["option"]
-
-
-def _option(field: Field[Any], option: Option) -> Callable[[F], F]:
-    name, default = option.name or f"--{field.name.replace('_', '-')}", field.default
-    how: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "type": _type(field, option)}
+def _option(field: str, option: Option, default: Any) -> Callable[[F], F]:
+    name = option.of(field)
+    how: dict[str, Any] = {"help": option.help, "metavar": option.metavar, "type": _type(option, default)}
     if isinstance(default, bool):
         name = f"{name}/--no-{name.removeprefix('--')}" if default else name
         how = {"help": option.help, "is_flag": True, "default": default, "show_default": default}
     elif isinstance(default, tuple):
-        how |= {"callback": _numbers} if option.listed else {"multiple": True}
+        how |= {"callback": _numbers, "type": str} if option.listed else {"multiple": True}
     else:
         how |= {"default": default, "show_default": bool(default)}
-    return click.option(name, field.name, **how)
+    return click.option(name, field, **how)
 
 
-def _type(field: Field[Any], option: Option) -> Any:
+def _type(option: Option, default: Any) -> Any:
     if option.choices:
         return click.Choice(option.choices)
     if option.bounds:
-        return (click.FloatRange if isinstance(field.default, float) else click.IntRange)(*option.bounds)
+        return (click.FloatRange if isinstance(default, float) else click.IntRange)(*option.bounds)
     return click.Path(exists=True, dir_okay=False) if option.file else str
 
 

@@ -20,7 +20,7 @@ from xdplab.errors import PlanError, XdplabError
 from xdplab.labs.base import HOST
 from xdplab.lazy import lazy
 from xdplab.studies.kinds import kind_named
-from xdplab.studies.verifier.points import VerifierRequest, smallest
+from xdplab.studies.verifier.points import PROGRAM_FLAGS, VerifierRequest, smallest
 
 if TYPE_CHECKING:
     from xdplab.studies.verifier import compare_programs, hotspots, machines
@@ -30,6 +30,7 @@ else:
     hotspots = lazy("xdplab.studies.verifier.hotspots")
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+FLAGS = click.Choice(tuple(PROGRAM_FLAGS))
 MODULES = click.option("--modules", type=FOLDER, help="Of a bzImage of yours.")
 
 
@@ -96,7 +97,7 @@ def _kernels(names: Sequence[str], modules: Path | None) -> tuple[str, ...]:
 @click.option("--subprograms", is_flag=True, help="Per subprogram, with its stack.")
 @click.option("--kernel", "kernels", multiple=True, metavar="host|VERSION|FILE", help="host by default.")
 @MODULES
-@click.option("--flag", "flags", multiple=True, metavar="NAME", help="Load every program with BPF_F_NAME.")
+@click.option("--flag", "flags", multiple=True, type=FLAGS, metavar="NAME", help="Load every program with BPF_F_NAME.")
 @click.option("--logs", type=FOLDER, help="Keep the verifier's full logs there.")
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Show the first N rows of each program.")
 @AS_JSON
@@ -105,7 +106,6 @@ def lines(objects: tuple[str, ...], subprograms: bool, modules: Path | None, as_
     by: hotspots.By = "subprogram" if subprograms else "line"
     kernels = _kernels(chosen["kernels"], modules) or (HOST,)
     machines.require_kernels(kernels)
-    machines.require_flags(chosen["flags"])
     rows: list[dict[str, Any]] = []
     missing: list[XdplabError] = []
     for path, kernel in product(map(Path, objects), kernels):

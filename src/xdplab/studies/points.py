@@ -35,6 +35,15 @@ class Option:
     file: bool = False
     listed: bool = False
 
+    def of(self, field_name: str) -> str:
+        return self.name or f"--{field_name.replace('_', '-')}"
+
+    def fits(self, value: Any) -> bool:
+        """Return whether the option can have this value, one of those if it has several."""
+        if self.bounds is None:
+            return not self.choices or value in self.choices
+        return isinstance(value, int | float) and self.bounds[0] <= value <= self.bounds[1]
+
 
 def option(default: Any, help: str, name: str = "", **how: Any) -> Any:
     """Declare a field of a request that is an option of the command line, with the other fields of its `Option`."""
@@ -49,14 +58,25 @@ class StudyRequest:
     seed: int = 1
     smallest: bool = False
 
+    @classmethod
+    def options(cls) -> dict[str, Option]:
+        """Return what the command line gives, by field."""
+        return {one.name: one.metadata["option"] for one in fields(cls) if "option" in one.metadata}
+
     @property
     def files(self) -> tuple[str, ...]:
         """The files that it names where it was made: a run has what they gave, not the files themselves."""
-        return tuple(
-            str(getattr(self, one.name))
-            for one in fields(self)
-            if (of := one.metadata.get("option")) and of.file and getattr(self, one.name) is not None
-        )
+        named = [getattr(self, name) for name, option in self.options().items() if option.file]
+        return tuple(str(file) for file in named if file is not None)
+
+    def require_options(self) -> None:
+        """Raise PlanError for a value that the command line refuses: a plan's or a notebook's."""
+        for name, option in self.options().items():
+            given = getattr(self, name)
+            for value in given if isinstance(given, tuple) else (given,):
+                if not option.fits(value):
+                    among = option.choices or [f"the numbers from {' to '.join(map(str, option.bounds or ()))}"]
+                    raise PlanError(f"{option.of(name)}: {value!r} is none of {', '.join(among)}")
 
     def within(self, folder: Path) -> StudyRequest:
         """Return the request of a plan in ``folder``, where the files lie that it names."""
@@ -209,6 +229,7 @@ class StudyPlanning(Generic[R, P]):
 
         Raises PlanError for unusable options.
         """
+        request.require_options()
         gathered = self.gather(request)
         plan = {"study": self.study} | json.loads(json.dumps(asdict(gathered.again or request)))
         points, notes = tuple(gathered.points), tuple(gathered.notes)

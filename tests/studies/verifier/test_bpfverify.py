@@ -29,7 +29,7 @@ from tests.studies.verifier.objects import (
 
 from xdplab.errors import PlanError
 from xdplab.studies.verifier.corpora import collect
-from xdplab.studies.verifier.machines import PROGRAM_FLAGS
+from xdplab.studies.verifier.points import PROGRAM_FLAGS
 
 pytestmark = pytest.mark.root
 

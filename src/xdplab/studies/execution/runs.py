@@ -225,8 +225,6 @@ def gather(request: ExecutionRequest) -> Gathered[ExecutionPoint]:
 
     Raises PlanError for unusable options, ProgramError if a compiler refuses.
     """
-    if unknown := set(request.backends) - set(BACKENDS):
-        raise PlanError(f"--backend: there is no {', '.join(sorted(unknown))}", remedy=f"{', '.join(BACKENDS)}")
     require_places(request.places, any_architecture=True)
     notes = left_out(request.places, request.backends, request.host_module)
     if request.config:

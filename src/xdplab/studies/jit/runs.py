@@ -38,7 +38,6 @@ from xdplab.studies.jit.points import (
     INSN_CLASSES,
     JIT,
     LOG,
-    PARTS,
     SIZES_FILE,
     SUITES,
     TCP,
@@ -223,7 +222,10 @@ JitPlan = StudyPlan[JitRequest, JitPoint]
 def _gather(request: JitRequest) -> Gathered[JitPoint]:
     require_places(request.places, any_architecture=True)
     require_rights(request.places, "--place vm:6.1:count")
-    _check(request)
+    chosen_range(request.tests)
+    for place in request.places:
+        if set(parts_of(place, request)) - {TEST_BPF}:
+            compiler_of(place)  # that it is missing is said before anything starts
     filters, notes = _filters(request)
     points = [
         JitPoint(place, part, subject, mode, request.tests if (part, subject) == (TEST_BPF, SUITES[0]) else "", harden)
@@ -237,21 +239,6 @@ def _gather(request: JitRequest) -> Gathered[JitPoint]:
         raise PlanError("there is nothing to measure", remedy="name a part, or leave --part out")
     kept = json.dumps(filters, indent=1).encode()
     return Gathered(points, files={FILTERS_FILE: kept}, notes=notes)
-
-
-def _check(request: JitRequest) -> None:
-    chosen_range(request.tests)
-    for place in request.places:
-        if set(parts_of(place, request)) - {TEST_BPF}:
-            compiler_of(place)  # that it is missing is said before anything starts
-    for option, chosen, choices in (
-        ("--part", request.parts, PARTS),
-        ("--suite", request.suites, SUITES),
-        ("--class", request.classes, tuple(CLASSES)),
-        ("--filter", request.filters, (*PACKET_FILTERS, *SECCOMP_FILTERS)),
-    ):
-        if unknown := set(chosen) - set(choices):
-            raise PlanError(f"{option}: no {', '.join(sorted(unknown))}", remedy=f"there are {', '.join(choices)}")
 
 
 def _filters(request: JitRequest) -> tuple[dict[str, tuple[Op, ...]], list[str]]:

@@ -43,7 +43,9 @@ class LoadingRequest(StudyRequest):
     )
     workload: str = option("array", "", choices=ACCESSING)
     forms: tuple[str, ...] = option(("bounded", "unrolled"), "bounded and unrolled.", "--form", choices=FORMS)
-    accesses: tuple[int, ...] = option(ACCESSES, f"{','.join(map(str, ACCESSES))}.", listed=True, metavar="N,N,…")
+    accesses: tuple[int, ...] = option(
+        ACCESSES, f"{','.join(map(str, ACCESSES))}.", bounds=(1, 1_000_000), listed=True, metavar="N,N,…"
+    )
 
 
 def smallest(request: LoadingRequest) -> LoadingRequest:
@@ -107,8 +109,9 @@ def gather(request: LoadingRequest) -> Gathered[LoadingPoint]:
     """
     require_places(request.places, any_architecture=True)
     require_rights(request.places, "--place vm:6.1:count")
-    _require(request)
     for place in request.places:
+        if kind_of(place) == "vm" and not kernel_of(place):
+            raise PlanError(f"--place: {place} names no kernel", remedy="write vm:KERNEL:count, or vm:KERNEL@ARCH")
         compiler_of(place)  # without one, not even the driver can be built
     programs: list[tuple[str, str | None, int | None]] = [(CLOCK, None, None)]
     programs += [(request.workload, form, n) for form in request.forms for n in request.accesses]
@@ -166,20 +169,3 @@ _LEFT_OUT = {
     "memory by system calls of this machine, which a kernel does not make",
 }
 """Kinds of places where modules are not measured, and why."""
-
-
-def _require(request: LoadingRequest) -> None:
-    if request.workload not in ACCESSING:
-        raise PlanError(f"--workload: {request.workload!r} is none of {', '.join(ACCESSING)}")
-    for form in request.forms:
-        if form not in FORMS:
-            raise PlanError(f"--form: {form!r} is none of {', '.join(FORMS)}")
-    for n in request.accesses:
-        if n < 1:
-            raise PlanError(f"--accesses: {n} is below 1", remedy="the smallest program is in every run")
-    for place in request.places:
-        if kind_of(place) not in (HOST, "uml", "vm") or (kind_of(place) == "vm" and not kernel_of(place)):
-            raise PlanError(
-                f"--place: {place!r} is not a place",
-                remedy="places are host, uml, vm:KERNEL:count (or :kvm) and vm:KERNEL@ARCH",
-            )

@@ -21,10 +21,7 @@ from xdplab.studies import guests
 from xdplab.studies.guests import place_of
 from xdplab.studies.places import Place, require_rights
 from xdplab.studies.verifier.generated import PROGRAMS
-from xdplab.studies.verifier.points import Given
-
-PROGRAM_FLAGS = {"strict_alignment": 1, "test_rnd_hi32": 4, "test_state_freq": 8, "test_reg_invariants": 128}
-"""Flags of a program (BPF_F_…) that change how the kernel's verifier works."""
+from xdplab.studies.verifier.points import PROGRAM_FLAGS, Given
 
 GLOBALS, TARGETS = "globals.txt", "targets.txt"
 """A run's tables of global variables and of attach targets."""
@@ -43,13 +40,6 @@ class AttachTarget:
     path: str
     program: str
     function: str
-
-
-def require_flags(names: Iterable[str]) -> None:
-    """Raise PlanError for a flag that is not one of `PROGRAM_FLAGS`."""
-    unknown = sorted(set(names) - set(PROGRAM_FLAGS))
-    if unknown:
-        raise PlanError(f"--flag: no {', '.join(unknown)}", remedy=f"flags are {', '.join(PROGRAM_FLAGS)}")
 
 
 def tables_of(given: Given, names: Collection[str]) -> dict[str, bytes]:

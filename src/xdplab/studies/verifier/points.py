@@ -13,6 +13,9 @@ from xdplab.studies.verifier.generated import FAMILIES, MOST_N
 if TYPE_CHECKING:
     from xdplab.studies.verifier.corpora import CorpusObject
 
+PROGRAM_FLAGS = {"strict_alignment": 1, "test_rnd_hi32": 4, "test_state_freq": 8, "test_reg_invariants": 128}
+"""Flags of a program (BPF_F_…) that change how the kernel's verifier works."""
+
 Task = Literal["verify", "largest"]
 LINUX = "linux"
 
@@ -69,7 +72,11 @@ class Given:
     """
 
     flags: tuple[str, ...] = option(
-        (), "Load every program with BPF_F_NAME, such as test_state_freq.", "--flag", metavar="NAME"
+        (),
+        "Load every program with BPF_F_NAME, such as test_state_freq.",
+        "--flag",
+        choices=tuple(PROGRAM_FLAGS),
+        metavar="NAME",
     )
     types: str | None = option(None, "OBJECT SECTION TYPE lines (see the docs).", file=True)
     variables: str | None = option(

@@ -60,7 +60,6 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     """
     require_kernels(request.kernels)
     require_rights(request.kernels, "--kernel 6.1")
-    machines.require_flags(request.flags)
     compilers = _chosen_compilers(request)
     prevails = find_prevails(request.prevails)
     subjects = _subjects(request, compilers)
