@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
 
@@ -14,14 +14,29 @@ Meaning = Callable[[pd.DataFrame, pd.DataFrame], str]
 """Says what a table means, of its rows as they are shown and of all rows of the run; nothing where it cannot."""
 
 
-def with_meanings(rows: Mapping[str, tuple[str, Make, Meaning]], table: pd.DataFrame) -> dict[str, Table]:
-    """Return each table with its line; one without content is empty."""
-    return {name: table_with_line(title, make(table), meaning, table) for name, (title, make, meaning) in rows.items()}
+TableRows = Mapping[str, tuple[str, Make, Meaning]]
+"""The tables of a study by name: the title, what makes one of the run's rows, and its line."""
+
+
+def with_meanings(rows: TableRows, table: pd.DataFrame) -> dict[str, Table]:
+    """Return each table with its line; one without content is empty. Of a run without rows there are none."""
+    made = rows.items() if len(table) else ()
+    return {name: table_with_line(title, make(table), meaning, table) for name, (title, make, meaning) in made}
+
+
+def tables_by(rows: TableRows) -> Callable[[object, pd.DataFrame], dict[str, Table]]:
+    """Return what makes the tables of a study, of its plan and its rows, where they are of the rows alone."""
+    return lambda _plan, table: with_meanings(rows, table)
 
 
 def table_with_line(title: str, shown: pd.DataFrame, meaning: Meaning, table: pd.DataFrame) -> Table:
     text = meaning(shown, table) if len(shown) else ""
     return Table(title, shown, None, sentence(text) if text else "")
+
+
+def first_of(answers: Iterable[str]) -> str:
+    """Return the first answer of a study's that is not empty, if there is one."""
+    return next(filter(None, answers), "")
 
 
 def by_place(rows: pd.DataFrame, begin: str, of: Callable[[pd.DataFrame], str], end: str = "") -> str:

@@ -7,16 +7,17 @@ import json
 import os
 import random
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import yaml
 
+from xdplab.absent import Absent
 from xdplab.errors import PlanError, ResultsError
 from xdplab.run.rundir import RunDirectory, read_json
-from xdplab.run.state import Attempt, last_attempts, record_planned
+from xdplab.run.state import Attempt, facts_of, last_attempts, record_planned
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,8 @@ class StudyPoint:
 BOOT_S = {"vm": 12.0, "uml": 5.0}
 """How long a kind of place takes to boot, with what is built for it, on a quiet machine."""
 
+Row = dict[str, Any]
+F = TypeVar("F")
 R = TypeVar("R", bound=StudyRequest)
 P = TypeVar("P", bound=StudyPoint)
 
@@ -202,6 +205,22 @@ class StudyPlan(Generic[R, P]):
         by_id = {trial.trial_id: trial for trial in self.trials}
         for attempt in last_attempts(self.directory).values():
             yield by_id[attempt.trial_id], attempt, self.directory.raw_dir(attempt.trial_id, attempt.attempt)
+
+    def rows(self, kind: type[F], of: Callable[[P, F, Path], Iterable[Row]], lacking: Sequence[str] = ()) -> list[Row]:
+        """Return the rows that ``of`` reads of each measured trial, with its identity, its point's factors, its facts.
+
+        A trial that was not measured has one row if there are columns ``lacking``, which then say why.
+        """
+        rows: list[Row] = []
+        for trial, attempt, raw in self.attempts():
+            facts = facts_of(kind, attempt)
+            head = {"run_id": self.directory.run_id, "trial_id": trial.trial_id, "repetition": trial.repetition}
+            head |= asdict(trial.point) | vars(facts)
+            if attempt.status == "measured":
+                rows += [head | row for row in of(trial.point, facts, raw)]
+            elif lacking:
+                rows.append(head | dict.fromkeys(lacking, Absent(attempt.reason)))
+        return rows
 
 
 ONE_MACHINE = "Repetitions of one run on one machine: the intervals say nothing of another machine or another day."

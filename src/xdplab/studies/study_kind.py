@@ -3,7 +3,7 @@ and how the table is made; all else is the same for each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol
 
 import pandas as pd
 
+from xdplab.analysis.sentences import sentence
 from xdplab.errors import LabError, ResultsError
 from xdplab.run.derived import Before, Recipe, Tables
 from xdplab.run.engine import Engine, F, InTurn, OfT, Session, SessionOf, T, Workers, run_trials
@@ -68,7 +69,7 @@ def study_kind(
     table: Callable[[StudyPlan[R, P]], pd.DataFrame],
     tables: Callable[[StudyPlan[R, P], pd.DataFrame], dict[str, Table]],
     views: Mapping[str, MakeView],
-    results: Callable[[StudyPlan[R, P], pd.DataFrame], list[str]] = lambda *_: [],
+    results: Callable[[StudyPlan[R, P], pd.DataFrame], Iterable[str]] = lambda *_: (),
     version: str = "1",
     possible: Callable[[StudyPlan[R, P]], Container[str]] | None = None,
     tools: Callable[[StudyPlan[R, P]], Mapping[str, str]] = lambda _: {},
@@ -78,7 +79,8 @@ def study_kind(
     """Return the kind of a study.
 
     ``session`` makes what the engine drives; ``table`` gives one row per measurement, and ``version`` changes whenever
-    the same raw files would give another one; ``results``: a few sentences that the table answers. ``views`` gives each
+    the same raw files would give another one; ``results``: a few sentences that the table answers, as `sentence` takes
+    them, empty where it has no answer; of a table without rows none are asked for, and no tables. ``views`` gives each
     figure by name, and raises NotApplicableError where the table holds nothing for it; ``possible``: the figures that a
     run's points can give. ``tools``: those that only this study uses, by name, with their versions: kept in each
     session's manifest. ``compare``: of a study whose repetitions do not differ. ``at_once``: all its places measure at
@@ -87,7 +89,9 @@ def study_kind(
     name = planning.study
 
     def summary(run: Run[StudyPlan[R, P]]) -> list[str]:
-        return [*results(run.plan, run.rows()), *failures(run.plan), *run.plan.notes, run.state.text]
+        rows = run.rows()
+        answers = map(sentence, filter(None, results(run.plan, rows) if len(rows) else ()))
+        return [*answers, *failures(run.plan), *run.plan.notes, run.state.text]
 
     @contextmanager
     def at(run: Run[StudyPlan[R, P]], where: Where) -> Iterator[Places[R, P]]:

@@ -16,17 +16,18 @@ from xdplab.studies.execution.backends import absent, left_out
 from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest
 from xdplab.studies.execution.rows import COLUMNS
 from xdplab.studies.execution.summaries import (
+    TABLES,
     chains,
     clock_steps,
     median_table,
     medians,
     primes,
     rank,
-    tables_of,
     typical,
     work,
 )
 from xdplab.studies.execution.views import VIEWS
+from xdplab.studies.meaning import with_meanings
 
 COUNTS = "vm:6.1:count"
 LABELS = {"uml": "uml, Linux 6.1, time", "vm:6.1:count": "vm, Linux 6.1, instructions counted"}
@@ -95,7 +96,7 @@ def test_a_coarse_clock_is_read_between_its_steps() -> None:
     assert typical(pd.Series([6000.0, 6100.0, 6200.0]), 256) == 6100
     rows = calls("uml", "jit", "empty", cost=lambda index: 256 * (index % 4))
     assert clock_steps(table(rows)) == {LABELS["uml"]: 256}
-    assert "steps of 256" in tables_of(table(rows))["medians"].frame["unit"].iloc[0]
+    assert "steps of 256" in with_meanings(TABLES, table(rows))["medians"].frame["unit"].iloc[0]
 
 
 def test_what_is_over_before_the_clocks_next_step_is_no_zero() -> None:
@@ -106,7 +107,7 @@ def test_what_is_over_before_the_clocks_next_step_is_no_zero() -> None:
     again = medians(table(unseen, seen, calls("uml", "module", "empty", 2), calls("uml", "interpreter", "empty", 2)))
     assert again["ratio"].isna().all()  # a repetition without a value gives no ratio
     assert again["value"].notna().all()
-    cells = tables_of(table(unseen, seen))["medians"].frame.iloc[0]
+    cells = with_meanings(TABLES, table(unseen, seen))["medians"].frame.iloc[0]
     assert (cells["module"], cells["interpreter"][:3]) == ("less than a step of the clock", "402")
 
 
@@ -123,14 +124,14 @@ def test_a_trap_has_no_ratio_and_a_table_of_its_own(measured: pd.DataFrame) -> N
     own_source = [calls("uml", backend, "matrix") for backend in ("interpreter", "module")]
     random = [calls("uml", backend, "matrix, kernel's random", trap=trap) for backend in ("interpreter", "module")]
     both = table(*own_source, *random, calls("uml", "module", "matrix, get_random_bytes", trap=trap))
-    made = tables_of(both)
+    made = with_meanings(TABLES, both)
     assert "kernel's random" not in made["medians"].frame["benchmark"].to_string()
     assert len(made["trap"].frame) == 5
     sources = made["trap"].frame["source"]
     assert set(sources) == {
         *("xorshift, the same everywhere", "bpf_get_prandom_u32()", "get_random_u32()", "get_random_bytes()")
     }
-    assert tables_of(measured)["trap"].frame.empty
+    assert with_meanings(TABLES, measured)["trap"].frame.empty
 
 
 def test_what_an_object_does_stands_beside_what_a_guest_counted_of_it() -> None:
@@ -173,10 +174,6 @@ def test_calls_below_a_step_of_the_clock_are_drawn_as_such() -> None:
 def test_a_chain_beside_nothing_else_is_named_on_its_axis(measured: pd.DataFrame) -> None:
     look = VIEWS["counts"](measured[measured["benchmark"].eq("chain 32")]).look
     assert (look.axes.x_scale, look.order.x_values) == ("category", ("chain 32",))
-
-
-def test_tables_of_nothing_are_empty() -> None:
-    assert all(made.frame.empty for made in tables_of(table()).values())
 
 
 def test_benchmarks_stand_in_their_order() -> None:
@@ -283,14 +280,15 @@ def test_what_is_executed_several_times_counts_once_and_goes_below_the_clocks_st
 
 
 def test_every_cause_of_a_published_ratio_is_a_factor_to_user_space() -> None:
-    found = tables_of(
+    found = with_meanings(
+        TABLES,
         table(
             calls("uml", "user", "primes"),
             calls("uml", "jit", "primes"),
             calls("uml", "jit", "primes", pause_us=1000),
             calls("uml", "user", "primes, clang"),
             calls("uml", "user", "packet 100"),
-        )
+        ),
     )["causes"].frame
     assert set(found["form"]) == {"primes", "primes, clang"}
     by_backend = found[found["measured"].eq("warm")].set_index(["form", "backend"])["by user space's primes"]
@@ -307,12 +305,12 @@ def test_kernels_and_mitigations_are_factors_to_the_oldest_and_other_architectur
         ("vm:6.1@arm64", label.format("6.1.0-56-arm64", ""), 4000),
     ]
     rows = [counted(place, label, "jit", "primes", cost) for place, label, cost in places]
-    found = tables_of(table(*rows))["kernels"].frame
+    found = with_meanings(TABLES, table(*rows))["kernels"].frame
     newest, oldest, guarded = "Linux 6.12.117-amd64", "Linux 5.10.0-46-amd64", "Linux 6.1.0-56-amd64, mitigations on"
     factors = [f"{guarded} by {oldest}", f"{newest} by {oldest}"]
     assert list(found) == ["benchmark", "backend", oldest, guarded, newest, *factors]
     assert found.iloc[0].tolist() == ["primes", "jit", 2000, 3000, 1000, 1.5, 0.5]
-    assert tables_of(table(calls("vm:6.1:count", "jit", "primes")))["kernels"].frame.empty
+    assert with_meanings(TABLES, table(calls("vm:6.1:count", "jit", "primes")))["kernels"].frame.empty
 
 
 def test_a_count_beside_the_proof_is_of_one_setting() -> None:

@@ -26,6 +26,7 @@ from xdplab.studies.jit.published import EXPERIMENTS
 from xdplab.studies.jit.rows import COLUMNS, _amplified, suite_rows
 from xdplab.studies.jit.runs import STUDY
 from xdplab.studies.jit.views import VIEWS, possible
+from xdplab.studies.meaning import with_meanings
 from xdplab.studies.points import schedule
 
 A, B = (int.from_bytes(FRAME[at : at + 8], "little") for at in (A_AT, B_AT))
@@ -417,7 +418,7 @@ def test_places_with_other_clocks_have_other_panels():
     elsewhere = BOTH.assign(label="there", unit="ns", clock="time")
     shown = VIEWS["test_bpf"](pd.concat([BOTH, elsewhere]))
     assert set(shown.marks["panel"]) == {"here", "there"}
-    tables = summaries.tables_of(pd.concat([BOTH, elsewhere]))
+    tables = with_meanings(summaries.TABLES, pd.concat([BOTH, elsewhere]))
     assert tables["test_bpf"].above == ["place", "unit"]
 
 

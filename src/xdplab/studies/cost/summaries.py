@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.sentences import estimate, percent, sentence, span
+from xdplab.analysis.sentences import estimate, percent, span
 from xdplab.studies.cost.counts import shares_text
 from xdplab.studies.cost.measurement import ALLOCATOR, APPLICATION, CALLED, PATH, PROGRAM, WHOLE
 from xdplab.studies.cost.points import TEST_RUN, CostPoint, CostRequest
@@ -198,16 +198,14 @@ _TO_A_RANGE = {
 }
 
 
-def results(_plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> list[str]:
-    """Return a sentence for each of the first packets, with the line that takes most, and one on what is inexact."""
+def results(_plan: object, table: pd.DataFrame) -> Iterator[str]:
+    """Yield a sentence for each of the first packets, with the line that takes most, and one on what is inexact."""
     cases = [rows for _, rows in table.groupby("trial_id", sort=False)]
     units = {name: unit for name, unit in _UNITS.items() if table[name].nunique() > 1}
-    sentences = [sentence(_of(rows.iloc[0], rows, units)) for rows in cases[:_MOST]]
-    return sentences + [
-        sentence(f"{words}: {inexact}")
-        for part, words in _TO_A_RANGE.items()
-        if (inexact := ", ".join(dict.fromkeys(_inexact(table, part))))
-    ]
+    yield from (_of(rows.iloc[0], rows, units) for rows in cases[:_MOST])
+    for part, words in _TO_A_RANGE.items():
+        if inexact := ", ".join(dict.fromkeys(_inexact(table, part))):
+            yield f"{words}: {inexact}"
 
 
 def _of(case: pd.Series[Any], rows: pd.DataFrame, units: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,8 @@ import pandas as pd
 
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed
-from xdplab.run.state import Attempt, facts_of
 from xdplab.studies.execution.benchmarks import all_benchmarks, parse_microbench
-from xdplab.studies.execution.points import CALLS, ExecutionFacts, ExecutionPoint, ExecutionRequest, Trial
+from xdplab.studies.execution.points import CALLS, ExecutionFacts, ExecutionPoint, ExecutionRequest
 from xdplab.studies.points import StudyPlan
 
 COLUMNS: tuple[Column[Any], ...] = (
@@ -53,43 +53,25 @@ COLUMNS: tuple[Column[Any], ...] = (
 
 def table_of(plan: StudyPlan[ExecutionRequest, ExecutionPoint]) -> pd.DataFrame:
     """Return one row per call of each trial's last attempt, with `COLUMNS`."""
-    run_id = plan.directory.run_id
-    measured = (attempt for attempt in plan.attempts() if attempt[1].status == "measured")
-    return typed(({"run_id": run_id} | row for attempt in measured for row in _rows(plan.request, *attempt)), COLUMNS)
+    return typed(plan.rows(ExecutionFacts, partial(_rows, plan.request)), COLUMNS)
 
 
-def _rows(request: ExecutionRequest, trial: Trial, attempt: Attempt, raw: Path) -> Iterator[dict[str, Any]]:
-    base = _factors(request, trial, attempt)
-    timed = base["clock"] == "time"
+def _rows(
+    request: ExecutionRequest, point: ExecutionPoint, facts: ExecutionFacts, raw: Path
+) -> Iterator[dict[str, Any]]:
+    benchmark = None if point.own else all_benchmarks(request.accesses, executions=request.executions)[point.benchmark]
+    base = {
+        "title": benchmark.title if benchmark else "a user's own pair",
+        "trap": benchmark.trap if benchmark else None,
+        "links": benchmark.input if benchmark and benchmark.kernel == "chain" else None,
+        "executions": benchmark.executions if benchmark else 1,
+        "work": str(benchmark.task) if benchmark else None,
+    }
+    timed = facts.clock == "time"
     for call in parse_microbench((raw / CALLS).read_bytes()).calls:
         yield base | {
             "call": call.index,
             "elapsed_ns": call.elapsed_ns if timed else None,
             "instructions": None if timed else call.elapsed_ns,
-            "result": None if trial.point.own else str(call.result),
+            "result": None if point.own else str(call.result),
         }
-
-
-_WORK = ("work_steps", "work_instructions")
-
-
-def _factors(request: ExecutionRequest, trial: Trial, attempt: Attempt) -> dict[str, Any]:
-    point, facts = trial.point, facts_of(ExecutionFacts, attempt)
-    benchmark = None if point.own else all_benchmarks(request.accesses, executions=request.executions)[point.benchmark]
-    copied = ("label", "kernel_release", "clock", "jited_bytes", "xlated_bytes", "evicted_bytes", *_WORK)
-    return {
-        "trial_id": trial.trial_id,
-        "repetition": trial.repetition,
-        "place": point.place,
-        "backend": point.backend,
-        "benchmark": point.benchmark,
-        "title": benchmark.title if benchmark else "a user's own pair",
-        "own": point.own,
-        "trap": benchmark.trap if benchmark else None,
-        "links": benchmark.input if benchmark and benchmark.kernel == "chain" else None,
-        "executions": benchmark.executions if benchmark else 1,
-        "work": str(benchmark.task) if benchmark else None,
-        "cold": point.cold,
-        "pause_us": point.pause_us,
-        **{name: getattr(facts, name) for name in copied},
-    }

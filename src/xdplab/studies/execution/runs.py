@@ -43,9 +43,10 @@ from xdplab.studies.execution.points import (
 )
 from xdplab.studies.execution.proof import Proofs, require_results, steps
 from xdplab.studies.execution.rows import table_of
-from xdplab.studies.execution.summaries import results, tables_of
+from xdplab.studies.execution.summaries import TABLES, results
 from xdplab.studies.execution.views import VIEWS
 from xdplab.studies.guests import architecture_of, build_tree, require_places
+from xdplab.studies.meaning import tables_by
 from xdplab.studies.placed import DEADLINE_S, PlacedSession, driver
 from xdplab.studies.places import Place, is_foreign
 from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning
@@ -266,7 +267,7 @@ STUDY = study_kind(
     ),
     session=ExecutionStudy,
     table=table_of,
-    tables=lambda _plan, table: tables_of(table),
+    tables=tables_by(TABLES),
     views=VIEWS,
     results=results,
     version="3",

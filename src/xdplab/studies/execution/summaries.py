@@ -4,7 +4,7 @@ and the sentences of its result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import isnan
 from typing import Any
 
@@ -12,13 +12,11 @@ import numpy as np
 import pandas as pd
 
 from xdplab.analysis.intervals import Spread
-from xdplab.analysis.sentences import estimate, sentence, span
+from xdplab.analysis.sentences import estimate, span
 from xdplab.labs.base import ARCHITECTURE_MARK
 from xdplab.studies.execution.benchmarks import all_benchmarks
-from xdplab.studies.execution.points import BACKENDS, REFERENCE, ExecutionPoint, ExecutionRequest, state_words
-from xdplab.studies.meaning import Make, Meaning, by_place, names_of, ranging, with_meanings
-from xdplab.studies.points import StudyPlan
-from xdplab.studies.tables import Table
+from xdplab.studies.execution.points import BACKENDS, REFERENCE, state_words
+from xdplab.studies.meaning import Make, Meaning, by_place, names_of, ranging
 from xdplab.text import natural
 
 DROPPED = 5
@@ -411,23 +409,17 @@ TABLES: dict[str, tuple[str, Make, Meaning]] = {
 }  # fmt: skip
 
 
-def tables_of(table: pd.DataFrame) -> dict[str, Table]:
-    """Return every table with its line; one without content is empty."""
-    return with_meanings(TABLES, table)
-
-
 _NAMED = {"jit": "compiled BPF", "interpreter": "interpreted BPF", "module": "a module"}
 _OTHERS = {"user": "user space", "module": "a module"}
 CLOCK_ALONE = "empty"
 """The benchmark that does nothing between its two looks at the clock: a ratio of it says nothing of code."""
 
 
-def results(_plan: StudyPlan[ExecutionRequest, ExecutionPoint], table: pd.DataFrame) -> list[str]:
+def results(_plan: object, table: pd.DataFrame) -> Iterable[str]:
     """Return how each backend compares with the same code as a module or in user space, called warm, and what one more
     tail call costs."""
     costs, warm = _warm(table)
-    ratios = (_beside(costs, warm, backend) for backend in ("jit", "interpreter"))
-    return [sentence(text) for text in (*ratios, _of_a_link(costs, warm)) if text]
+    return *(_beside(costs, warm, backend) for backend in ("jit", "interpreter")), _of_a_link(costs, warm)
 
 
 def _warm(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

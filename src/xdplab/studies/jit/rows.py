@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,7 +15,6 @@ from xdplab.analysis.intervals import Spread
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed
 from xdplab.run.rundir import read_json
-from xdplab.run.state import Attempt, facts_of
 from xdplab.studies.jit.classes import SIZES
 from xdplab.studies.jit.kerneltests import TestLine, parse_sizes, parse_test_bpf
 from xdplab.studies.jit.points import (
@@ -48,7 +46,7 @@ from xdplab.studies.jit.subjects import (
     same,
 )
 from xdplab.studies.places import PlaceFacts
-from xdplab.studies.points import StudyPlan
+from xdplab.studies.points import Row, StudyPlan
 
 UNITS = {"time": "ns", "instructions": "instructions"}
 
@@ -98,28 +96,16 @@ COLUMNS: tuple[Column[Any], ...] = (
            null="not told of this subject"),
 )  # fmt: skip
 
-Row = dict[str, Any]
-
 
 def table_of(plan: StudyPlan[JitRequest, JitPoint]) -> pd.DataFrame:
     """Return the rows of each trial's last attempt, with `COLUMNS`."""
-    run_id = plan.directory.run_id
-    rows = [
-        {"run_id": run_id, "trial_id": trial.trial_id, "repetition": trial.repetition} | row
-        for trial, last, raw in plan.attempts()
-        if last.status == "measured"
-        for row in _rows(trial.point, last, raw)
-    ]
-    return typed(rows, COLUMNS)
+    return typed(plan.rows(PlaceFacts, _rows), COLUMNS)
 
 
-def _rows(point: JitPoint, attempt: Attempt, raw: Path) -> Iterator[Row]:
-    facts = facts_of(PlaceFacts, attempt)
-    base = asdict(facts) | {"unit": UNITS[str(facts.clock)], "place": point.place, "mode": point.mode}
-    base |= {"part": point.part, "subject": point.subject}
+def _rows(point: JitPoint, facts: PlaceFacts, raw: Path) -> Iterator[Row]:
     rows = _amplified(raw, str(facts.clock)) if point.part == AMPLIFIED else _READERS[point.part](raw)
     for row in rows:
-        yield base | row
+        yield {"unit": UNITS[str(facts.clock)]} | row
 
 
 def suite_rows(raw: Path) -> Iterator[Row]:

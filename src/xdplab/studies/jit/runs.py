@@ -16,7 +16,7 @@ from xdplab.labs.base import HOST
 from xdplab.programs.program import cache_directory
 from xdplab.run.rundir import read_json
 from xdplab.studies.guests import compiler_of, require_places
-from xdplab.studies.jit import classes, subjects, summaries, views
+from xdplab.studies.jit import classes, subjects, views
 from xdplab.studies.jit.classes import CLASSES
 from xdplab.studies.jit.filters import EXPRESSIONS, PACKET_FILTERS, SECCOMP_FILTERS, Op, compiled, tcpdump
 from xdplab.studies.jit.kerneltests import (
@@ -54,7 +54,8 @@ from xdplab.studies.jit.points import (
 )
 from xdplab.studies.jit.rows import table_of
 from xdplab.studies.jit.subjects import parse_jitbench
-from xdplab.studies.jit.summaries import results
+from xdplab.studies.jit.summaries import TABLES, results
+from xdplab.studies.meaning import tables_by
 from xdplab.studies.placed import PlacedSession
 from xdplab.studies.places import Place, PlaceFacts, require_rights
 from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning, StudyTrial
@@ -268,7 +269,7 @@ STUDY = study_kind(
     StudyPlanning("jit", "What does BPF cost, interpreted and compiled?", JitRequest, JitPoint, _gather, smallest),
     session=_session,
     table=table_of,
-    tables=lambda _plan, table: summaries.tables_of(table),
+    tables=tables_by(TABLES),
     views=views.VIEWS,
     results=results,
     version="4",

@@ -36,7 +36,7 @@ from xdplab.studies.loading.passes import (
     shares,
 )
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest
-from xdplab.studies.points import StudyPlan
+from xdplab.studies.points import Row, StudyPlan
 
 SYSTEM_CALL, CLOCK, LOG, KERNEL, OBJECT = "system call", "clock", "verifier's log", "kernel", "object file"
 CPU_TIME = "CPU time"
@@ -100,8 +100,6 @@ _PROCESS = {
 
 MODULE_CALLS = {"load_module": "load_module", "do_init_module": "do_init_module", "do_one_initcall": "init"}
 _BYTES = ("xlated", "jited", "program", "map", "core", "init")
-
-Row = dict[str, Any]
 
 
 def table_of(plan: StudyPlan[LoadingRequest, LoadingPoint]) -> pd.DataFrame:

@@ -42,8 +42,9 @@ from xdplab.studies.loading.points import (
     smallest,
 )
 from xdplab.studies.loading.rows import table_of
-from xdplab.studies.loading.summaries import results, tables_of
+from xdplab.studies.loading.summaries import TABLES, results
 from xdplab.studies.loading.views import VIEWS
+from xdplab.studies.meaning import tables_by
 from xdplab.studies.placed import PlacedSession, driver
 from xdplab.studies.places import Place, is_foreign
 from xdplab.studies.points import StudyPlan, StudyPlanning
@@ -238,7 +239,7 @@ STUDY = study_kind(
     ),
     session=LoadingStudy,
     table=table_of,
-    tables=tables_of,
+    tables=tables_by(TABLES),
     views=VIEWS,
     results=results,
     version="4",

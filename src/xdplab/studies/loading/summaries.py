@@ -3,12 +3,12 @@ the sentences of its result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
-from xdplab.analysis.sentences import Estimate, estimate, percent, sentence, span
+from xdplab.analysis.sentences import Estimate, estimate, percent, span
 from xdplab.studies.loading.points import (
     BPF,
     BPFTOOL,
@@ -18,8 +18,6 @@ from xdplab.studies.loading.points import (
     LOADER,
     MODULE,
     PROCESS_WORDS,
-    LoadingPoint,
-    LoadingRequest,
 )
 from xdplab.studies.loading.rows import (
     BPF_PARTS,
@@ -35,9 +33,7 @@ from xdplab.studies.loading.rows import (
     parts,
     wholes,
 )
-from xdplab.studies.meaning import Make, Meaning, by_place, supported, with_meanings
-from xdplab.studies.points import StudyPlan
-from xdplab.studies.tables import Table
+from xdplab.studies.meaning import Make, Meaning, by_place, supported
 
 TOLERANCE = 0.02
 """By how much the parts of a traced load may exceed the whole of an untraced one: the cost of tracing."""
@@ -288,19 +284,13 @@ TABLES: dict[str, tuple[str, Make, Meaning]] = {
 }
 
 
-def tables_of(plan: StudyPlan[LoadingRequest, LoadingPoint], table: pd.DataFrame) -> dict[str, Table]:
-    """Return title, content and line of every table."""
-    return with_meanings(TABLES, table)
-
-
 NAMES = {BPF: "for BPF", MODULE: "for a module"}
 
 
-def results(_plan: StudyPlan[LoadingRequest, LoadingPoint], table: pd.DataFrame) -> list[str]:
+def results(_plan: object, table: pd.DataFrame) -> Iterable[str]:
     """Return the share of verifying, what a longer program costs, and BPF beside a module."""
     whole = wholes(table)
-    texts = (_verifying(table), _growth(whole), _beside(whole))
-    return [sentence(text) for text in texts if text]
+    return _verifying(table), _growth(whole), _beside(whole)
 
 
 def _ends(rows: pd.DataFrame) -> pd.DataFrame:

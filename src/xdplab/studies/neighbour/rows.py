@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,19 +12,18 @@ import pandas as pd
 
 from xdplab.absent import Absent
 from xdplab.analysis.intervals import Spread
-from xdplab.analysis.sentences import Estimate, estimate, sentence, span
+from xdplab.analysis.sentences import Estimate, estimate, span
 from xdplab.analysis.values import three_digits
 from xdplab.counters.cpu import TICK_NS
 from xdplab.figures.marks import NO_BACKENDS, Axes, Order
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed, why_null
-from xdplab.run.state import Attempt, facts_of
 from xdplab.studies.figure_table import Columns, Figure, views
-from xdplab.studies.meaning import by_place
+from xdplab.studies.meaning import by_place, first_of, table_with_line
 from xdplab.studies.neighbour.points import ARMS, NONE, NeighbourPoint, NeighbourRequest
 from xdplab.studies.neighbour.tcp import AFTER, BEFORE, FULL, PACED, busy_ticks, parse_iperf3
 from xdplab.studies.places import PlaceFacts
-from xdplab.studies.points import StudyPlan, StudyTrial
+from xdplab.studies.points import Row, StudyPlan
 from xdplab.studies.tables import Table
 
 NeighbourPlan = StudyPlan[NeighbourRequest, NeighbourPoint]
@@ -80,28 +80,16 @@ METRICS = (
 
 def table_of(plan: NeighbourPlan) -> pd.DataFrame:
     """Return one row per trial, in the order of arms, repetition after repetition."""
-    rows = [_row(plan.directory.run_id, *attempt) for attempt in plan.attempts()]
+    rows = [row | {"label": row["label"] or row["place"]} for row in plan.rows(NeighbourFacts, _values, _MEASURED)]
     rows.sort(key=lambda row: (row["place"], row["repetition"], [*ARMS].index(row["arm"])))
     return typed(rows, COLUMNS)
 
 
-def _row(run_id: str, trial: StudyTrial[NeighbourPoint], attempt: Attempt, raw: Path) -> dict[str, Any]:
-    point, facts = trial.point, facts_of(NeighbourFacts, attempt)
-    row: dict[str, Any] = {
-        "run_id": run_id,
-        "trial_id": trial.trial_id,
-        "place": point.place,
-        "label": facts.label or point.place,
-    }
-    row |= {"repetition": trial.repetition, "arm": point.arm, "mode_obtained": facts.mode_obtained}
-    if attempt.status != "measured":
-        return row | dict.fromkeys(_MEASURED, Absent(attempt.reason))
+def _values(_point: NeighbourPoint, _facts: NeighbourFacts, raw: Path) -> Iterator[Row]:
     full, paced = (parse_iperf3((raw / name).read_bytes()) for name in (FULL, PACED))
     before, after = (busy_ticks((raw / name).read_bytes()) for name in (BEFORE, AFTER))
     cpu_s = (after - before) * TICK_NS / 1e9
-    return row | {
-        "dut_offloads": facts.dut_offloads,
-        "tg_offloads": facts.tg_offloads,
+    yield {
         "throughput_bps": full.received_bytes * 8 / full.seconds,
         "received_bytes": full.received_bytes,
         "retransmits": full.retransmits,
@@ -140,8 +128,8 @@ def means(rows: pd.DataFrame, metric: Metric) -> dict[str, Estimate]:
 def tables_of(plan: NeighbourPlan, table: pd.DataFrame) -> dict[str, Table]:
     """Return one row per lab and arm: means, and quotients to no program."""
     rows = [_shown(of_lab, arm) for _, of_lab in table.groupby("place", sort=False) for arm in of_lab["arm"].unique()]
-    title, answer = "TCP through the port; × is to no program, paired by repetition", results(plan, table)
-    return {"arms": Table(title, pd.DataFrame(rows), None, next(iter(answer), ""))}
+    title = "TCP through the port; × is to no program, paired by repetition"
+    return {"arms": table_with_line(title, pd.DataFrame(rows), lambda *_: first_of(results(plan, table)), table)}
 
 
 def _shown(of_lab: pd.DataFrame, arm: str) -> dict[str, object]:
@@ -163,17 +151,16 @@ _SENTENCES = (
 )
 
 
-def results(_plan: NeighbourPlan, table: pd.DataFrame) -> list[str]:
+def results(_plan: object, table: pd.DataFrame) -> list[str]:
     """Return what programs leave of throughput, what a gigabyte and a round trip cost, as quotients to no program."""
 
     def of_place(rows: pd.DataFrame, column: str, verb: str, end: str) -> str:
         of_arms = ratios(rows, column)
         return f"{verb} {span([*of_arms.items()])}{end}" if of_arms else ""
 
-    texts = (
+    return [
         by_place(table, "", partial(of_place, column=column, verb=verb, end=end)) for column, verb, end in _SENTENCES
-    )
-    return [sentence(text) for text in texts if text]
+    ]
 
 
 def by_arm(table: pd.DataFrame) -> pd.DataFrame:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from xdplab.absent import Absent
-from xdplab.analysis.sentences import sentence
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed, why_null
-from xdplab.run.state import Attempt, facts_of
 from xdplab.studies.meaning import Meaning, table_with_line
 from xdplab.studies.offload.bench import ANSWER, OffloadFacts, read
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
-from xdplab.studies.points import StudyPlan, StudyTrial
+from xdplab.studies.points import Row, StudyPlan
 from xdplab.studies.tables import Table
 from xdplab.text import many
 
@@ -46,27 +43,22 @@ _NUMBER = re.compile(r"\d+")
 
 def table_of(plan: OffloadPlan) -> pd.DataFrame:
     """Return one row per question and place, in the questions' order."""
-    rows = [_row(plan.directory.run_id, *attempt) for attempt in plan.attempts()]
+    rows = [row | _asked(row) for row in plan.rows(OffloadFacts, _answers, ("obtained", "as_expected", "words"))]
     order = {name: number for number, name in enumerate(QUESTIONS)}
     places = {place: number for number, place in enumerate(plan.request.places)}
     rows.sort(key=lambda row: (places[row["place"]], order[row["question"]]))
     return typed(rows, COLUMNS)
 
 
-def _row(run_id: str, trial: StudyTrial[OffloadPoint], attempt: Attempt, raw: Path) -> dict[str, Any]:
-    point = trial.point
-    question = QUESTIONS[point.question]
-    row = {name: getattr(question, name) for name in ("group", "asked", "expected", "source")}
-    row |= {"run_id": run_id, "trial_id": trial.trial_id, "place": point.place, "question": point.question}
-    row |= {"kernel": kernel_of(point.place), "kernel_release": facts_of(OffloadFacts, attempt).kernel_release}
-    if attempt.status != "measured":
-        return row | dict.fromkeys(("obtained", "as_expected", "words"), Absent(attempt.reason))
+def _asked(row: Row) -> Row:
+    question = QUESTIONS[row["question"]]
+    asked = {name: getattr(question, name) for name in ("group", "asked", "expected", "source")}
+    return asked | {"kernel": kernel_of(row["place"])}
+
+
+def _answers(point: OffloadPoint, _facts: OffloadFacts, raw: Path) -> Iterator[Row]:
     answer = read(raw / ANSWER)
-    return row | {
-        "obtained": answer.obtained,
-        "as_expected": answer.obtained == question.expected,
-        "words": answer.words,
-    }
+    yield answer._asdict() | {"as_expected": answer.obtained == QUESTIONS[point.question].expected}
 
 
 def tables_of(_plan: OffloadPlan, table: pd.DataFrame) -> dict[str, Table]:
@@ -124,12 +116,12 @@ def _first(column: pd.Series[Any]) -> str | None:
 MOST_NAMED = 3
 
 
-def results(_plan: StudyPlan[OffloadRequest, OffloadPoint], table: pd.DataFrame) -> list[str]:
+def results(_plan: object, table: pd.DataFrame) -> Iterable[str]:
     """Return how many answers are as the sources say, where kernels refuse, and what differs between kernels."""
     answered = table[table["obtained"].notna()]
     if answered.empty:
-        return []
-    return [sentence(text) for text in (_as_expected(answered), _refused(answered), _between_kernels(answered))]
+        return ()
+    return _as_expected(answered), _refused(answered), _between_kernels(answered)
 
 
 def _as_expected(answered: pd.DataFrame) -> str:

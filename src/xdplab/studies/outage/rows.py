@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,14 +12,13 @@ import pandas as pd
 
 from xdplab.absent import Absent
 from xdplab.analysis.intervals import Spread
-from xdplab.analysis.sentences import sentence
 from xdplab.analysis.values import three_digits
 from xdplab.figures.marks import Axes, Order
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed, why_null
 from xdplab.run.state import Attempt, facts_of
 from xdplab.studies.figure_table import Figure, medians, views
-from xdplab.studies.meaning import by_place
+from xdplab.studies.meaning import by_place, first_of, table_with_line
 from xdplab.studies.outage.bench import OutageFacts, gaps_of, heard_in
 from xdplab.studies.outage.points import BARE, CHANGES, MODES, OutagePoint, OutageRequest
 from xdplab.studies.points import StudyPlan, StudyTrial
@@ -113,8 +113,9 @@ def tables_of(plan: OutagePlan, table: pd.DataFrame) -> dict[str, Table]:
     missing = table[table["dark_ms"].isna()].assign(reason=why_null(table, "dark_ms"))
     left_out = missing.groupby(["place", "mode", "reason"], sort=False).size().rename("trials").reset_index()
     title = "Frames lost by a change: medians [95 % interval], of fewer than six (least to most)"
+    shown = rows.rename(columns=_NAMES)
     return {
-        "outage": Table(title, rows.rename(columns=_NAMES), None, next(iter(results(plan, table)), "")),
+        "outage": table_with_line(title, shown, lambda *_: first_of(results(plan, table)), table),
         "missing": Table("Not measured", left_out),
     }
 
@@ -128,15 +129,14 @@ def _text(row: dict[Any, Any]) -> str:
     return middle + spread if row["n"] > 1 else middle
 
 
-def results(_plan: OutagePlan, table: pd.DataFrame) -> list[str]:
+def results(_plan: object, table: pd.DataFrame) -> Iterable[str]:
     """Return which changes lose frames, how long a change of mode leaves them bare, and the floor of the method."""
     dark, bare, held = (middles(table, name) for name in ("dark_ms", "bare_ms", "held_ms"))
     if dark.empty:
-        return []
+        return ()
     bare = bare[bare["event"].eq("switch")]
     while_bare = by_place(bare, "frames pass without a program:", _named)
-    texts = (by_place(dark, "", lambda rows: _dark(rows, table)), while_bare, _floor(table, held))
-    return [sentence(text) for text in texts if text]
+    return by_place(dark, "", lambda rows: _dark(rows, table)), while_bare, _floor(table, held)
 
 
 def _dark(rows: pd.DataFrame, table: pd.DataFrame) -> str:

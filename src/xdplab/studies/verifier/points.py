@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from xdplab.labs.base import HOST
-from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
+from xdplab.studies.points import StudyPlan, StudyPoint, StudyRequest, StudyTrial, option
 from xdplab.studies.verifier.generated import FAMILIES, MOST_N
 
 if TYPE_CHECKING:
@@ -176,6 +176,7 @@ class VerifierPoint(StudyPoint):
 
 
 VerifierTrial = StudyTrial[VerifierPoint]
+VerifierPlan = StudyPlan[VerifierRequest, VerifierPoint]
 
 
 def point_of(subject: CorpusObject, verifier: str, kernel: str) -> VerifierPoint:

@@ -18,9 +18,7 @@ from xdplab.formats.verifier import VerifiedProgram, parse_bpfverify
 from xdplab.labs.base import OWN_KERNEL
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed, with_values
-from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, facts_of, last_attempts
-from xdplab.studies.verifier.points import LINUX, VerifierTrial
+from xdplab.studies.verifier.points import LINUX, VerifierPlan, VerifierPoint
 from xdplab.studies.verifier.study import PREVAIL_RAW, PROBES, TIMED, WATCHED, SizeTried, VerifierFacts, answer
 
 PROGRAM_ID = "program_id"
@@ -102,15 +100,9 @@ JIT_INSIDE_SINCE = (7, 2)
 """From this kernel on bpf_check() runs the JIT, so load less verifying is not the JIT's share."""
 
 
-def table_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame:
+def table_of(plan: VerifierPlan) -> pd.DataFrame:
     """Return one row per program of each trial's last attempt, with `COLUMNS`."""
-    by_id = {t.trial_id: t for t in trials}
-    rows = [
-        row | {"run_id": run.run_id}
-        for attempt in last_attempts(run).values()
-        for row in _rows(run, by_id[attempt.trial_id], attempt)
-    ]
-    return joined(typed(rows, COLUMNS))
+    return joined(typed(plan.rows(VerifierFacts, _rows), COLUMNS))
 
 
 def joined(table: pd.DataFrame) -> pd.DataFrame:
@@ -135,13 +127,11 @@ def joined(table: pd.DataFrame) -> pd.DataFrame:
     return with_values(named, "insns", insns)
 
 
-def largest_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFrame:
+def largest_of(plan: VerifierPlan) -> pd.DataFrame:
     """Return one row per search: its factors, ``largest_n`` (null if no limit was found) and how many were tried."""
-    by_id = {t.trial_id: t for t in trials}
     rows = []
-    for attempt in last_attempts(run).values():
-        trial = by_id[attempt.trial_id]
-        path = run.raw_dir(attempt.trial_id, attempt.attempt) / PROBES
+    for trial, attempt, raw in plan.attempts():
+        path = raw / PROBES
         if trial.point.task == "largest":
             probes = [SizeTried(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
             row = asdict(trial.point) | {"largest_n": answer(probes), "tried": len(probes), "reason": attempt.reason}
@@ -149,18 +139,18 @@ def largest_of(run: RunDirectory, trials: Iterable[VerifierTrial]) -> pd.DataFra
     return pd.DataFrame(rows)
 
 
-def _rows(run: RunDirectory, trial: VerifierTrial, attempt: Attempt) -> Iterator[dict[str, Any]]:
-    raw = run.raw_dir(attempt.trial_id, attempt.attempt)
-    if attempt.status != "measured" or trial.point.task != "verify":
+def _rows(point: VerifierPoint, facts: VerifierFacts, raw: Path) -> Iterator[dict[str, Any]]:
+    if point.task != "verify":
         return
-    base = _factors(trial, attempt)
-    if trial.point.verifier != LINUX:
+    release, clock = str(facts.kernel_release), str(facts.clock)
+    base = {"kernel": point.kernel or None, "label": _label(point, release)}
+    if point.verifier != LINUX:
         for line in lines_of((raw / PREVAIL_RAW).read_text(), "PREVAIL") if (raw / PREVAIL_RAW).stat().st_size else ():
             yield base | _prevail(json.loads(line))
         return
     watched = {(p.section, p.name): p for p in _programs(raw / WATCHED)}
     for program in _programs(raw / TIMED):
-        timed = _program(program, base["clock"], str(base["kernel_release"]))
+        timed = _program(program, clock, release)
         yield base | timed | _watched(watched.get((program.section, program.name)))
 
 
@@ -168,15 +158,10 @@ def _programs(path: Path) -> tuple[VerifiedProgram, ...]:
     return parse_bpfverify(path.read_bytes())
 
 
-def _factors(trial: VerifierTrial, attempt: Attempt) -> dict[str, Any]:
-    point, facts = trial.point, facts_of(VerifierFacts, attempt)
-    identity = {"trial_id": trial.trial_id, "repetition": trial.repetition, "clock": facts.clock}
-    release = facts.kernel_release
+def _label(point: VerifierPoint, release: str) -> str:
     own_kernel = f" ({point.kernel})" if point.kernel.startswith(OWN_KERNEL) else ""
     given = f" ({point.given})" if point.given else ""
-    label = f"Linux {release}{own_kernel}{given}" if point.verifier == LINUX else point.verifier
-    fields = asdict(point) | {"kernel": point.kernel or None, "kernel_release": release, "label": label}
-    return identity | {k: v for k, v in fields.items() if k != "task"}
+    return f"Linux {release}{own_kernel}{given}" if point.verifier == LINUX else point.verifier
 
 
 def _median(values: Iterable[int]) -> float | None:

@@ -15,7 +15,7 @@ from xdplab.programs.program import cache_directory
 from xdplab.studies import environment
 from xdplab.studies.kind import Run
 from xdplab.studies.places import require_rights
-from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning
+from xdplab.studies.points import Gathered, StudyPlanning
 from xdplab.studies.study_kind import study_kind
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier import corpora, machines
@@ -25,6 +25,7 @@ from xdplab.studies.verifier.paper import page, paper_table
 from xdplab.studies.verifier.points import (
     LINUX,
     Given,
+    VerifierPlan,
     VerifierPoint,
     VerifierRequest,
     member_columns,
@@ -48,9 +49,6 @@ GUEST_MOST_N = 50
 """Largest generated size handed to a guest: 100 iterations take it half a minute."""
 
 TESTBED_ACCESSES = (0, 10, 100, 1000)
-
-
-VerifierPlan = StudyPlan[VerifierRequest, VerifierPoint]
 
 
 def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
@@ -113,7 +111,7 @@ def given_in(plan: VerifierPlan) -> Given:
 
 
 def _tables(plan: VerifierPlan, table: pd.DataFrame) -> dict[str, Table]:
-    largest = largest_of(plan.directory, plan.trials)
+    largest = largest_of(plan)
     tables = tables_of(table, largest)
     return tables | {"paper": paper_table(table, largest)} if len(table) else tables
 
@@ -124,7 +122,7 @@ def paper_page(run: Run[VerifierPlan]) -> str:
     others = table.loc[table["verifier"] != LINUX, "verifier"]
     named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), *machines.TOOLS]
     around = environment.summary(plan.directory, named) or "tools that the run does not name"
-    text = page(table, largest_of(plan.directory, plan.trials), around)
+    text = page(table, largest_of(plan), around)
     lacking = not_measured_of(plan)
     parts = ", ".join(f"{many(count, 'trial')} of {place}" for place, count in lacking.items())
     return f"{text}\nNot measured: {parts}; `xdplab audit RUN` says why.\n" if lacking else text
@@ -141,7 +139,7 @@ STUDY = study_kind(
         "verifier", "What time and memory does the verifier take?", VerifierRequest, VerifierPoint, gather, smallest
     ),
     session=session,
-    table=lambda plan: table_of(plan.directory, plan.trials),
+    table=table_of,
     tables=_tables,
     views=VIEWS,
     results=results,

@@ -4,19 +4,18 @@ largest N), and the sentences of its result."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pandas as pd
 
 from xdplab.analysis.intervals import Spread
-from xdplab.analysis.sentences import Estimate, sentence, span
+from xdplab.analysis.sentences import Estimate, span
 from xdplab.analysis.values import three_digits
 from xdplab.studies.meaning import Make, Meaning, table_with_line
-from xdplab.studies.points import StudyPlan
 from xdplab.studies.tables import Table
 from xdplab.studies.verifier.corpora import TESTBED
-from xdplab.studies.verifier.points import LINUX, VerifierPoint, VerifierRequest
+from xdplab.studies.verifier.points import LINUX, VerifierPlan
 from xdplab.studies.verifier.rows import largest_of
 from xdplab.text import many
 
@@ -307,13 +306,11 @@ MUCH_WORK = 1000
 """Instructions to process from which on the cost of one is not that of starting a load."""
 
 
-def results(plan: StudyPlan[VerifierRequest, VerifierPoint], table: pd.DataFrame) -> list[str]:
+def results(plan: VerifierPlan, table: pd.DataFrame) -> Iterable[str]:
     """Return the programs accepted and the largest of them, the cost of an instruction to process, and how the work
     grows with a program's size."""
-    if table.empty:
-        return []
-    accepted = "; ".join(filter(None, (_accepted(table), _largest(largest_of(plan.directory, plan.trials)))))
-    return [sentence(text) for text in (accepted, _cost(table), _growth(table)) if text]
+    accepted = "; ".join(filter(None, (_accepted(table), _largest(largest_of(plan)))))
+    return accepted, _cost(table), _growth(table)
 
 
 def _accepted(table: pd.DataFrame) -> str:
