@@ -24,7 +24,7 @@ from xdplab.deploy.xdp import XdpRequest, attach
 from xdplab.errors import MissingToolError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.receiving import place_interrupts
-from xdplab.labs.vm import kernels, qemu, tap
+from xdplab.labs.vm import kernels, kind, qemu, tap
 from xdplab.programs.build import build
 from xdplab.programs.spec import ProgramSpec
 
@@ -190,9 +190,9 @@ def test_a_card_that_this_qemu_has_not_is_said(monkeypatch: pytest.MonkeyPatch, 
     old.chmod(0o755)
     with pytest.raises(MissingToolError, match=r"QEMU has no igb: QEMU 7\.2"):
         tap._require_model(tap.CARDS["igb"], {qemu.QEMU: str(old)})
-    assert tap.card_of("6.12:igb") == "igb"
-    assert tap.card_of("6.12:count") is None
-    assert tap.without_card("6.12:functional:own:vmxnet3") == "6.12:functional:own"
+    assert kind.with_link("6.12:igb") == ("6.12", "igb")
+    assert kind.with_link("6.12:count") == ("6.12:count", "")
+    assert kind.with_link("6.12:functional:own:vmxnet3") == ("6.12:functional:own", "vmxnet3")
 
 
 @pytest.mark.nightly

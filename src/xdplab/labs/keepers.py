@@ -30,6 +30,8 @@ else:
     rundir, state = lazy("xdplab.run.rundir"), lazy("xdplab.run.state")
     waiting = lazy("xdplab.run.waiting")
 
+DEFAULT = "default"
+"""The instance of a kind's name alone, where that is no kernel's."""
 LOOK_S = 0.05
 """Seconds between two checks of a lab that another process is just making."""
 TURN_LOOK_S = 0.005
@@ -50,15 +52,18 @@ def require_name(instance: str) -> None:
 class Keepers:
     """The keepers of one kind of lab.
 
-    ``kind`` is the prefix of their sockets' names, ``title`` gives the user's name of an instance, ``label`` its label
-    in figures; ``coming_up_s`` is the longest start-up time; ``users`` (none: its owner and root) may run one.
+    ``kind`` is the prefix of their sockets' names, ``label`` gives the label of a lab in figures; ``coming_up_s`` is
+    the longest start-up time; ``users`` (none: its owner and root) may run one.
     """
 
     kind: str
-    title: Callable[[str], str]
     label: Callable[[dict[str, Any]], str]
     coming_up_s: float
     users: Container[int] | None = None
+
+    def title(self, instance: str) -> str:
+        """Return the user's name of a lab."""
+        return self.kind if instance == DEFAULT else f"{self.kind}:{instance}"
 
     def ended(self, _instance: str) -> str:
         """Tell how the last lab of that name ended, if known."""

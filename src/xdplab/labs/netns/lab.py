@@ -25,6 +25,7 @@ from xdplab.labs.base import (
     turned,
 )
 from xdplab.labs.cache import native_dir
+from xdplab.labs.keepers import DEFAULT as DEFAULT
 from xdplab.labs.keepers import KeeperLab, Keepers
 from xdplab.labs.keepers import require_name as require_name
 from xdplab.labs.netns.host import WORK_DIR
@@ -36,17 +37,11 @@ if TYPE_CHECKING:
 else:
     receiving = lazy("xdplab.labs.receiving")  # only a run needs it, and its host
 
-DEFAULT = "default"
 TOOLS = ("unshare", "setpriv", "ip", "ethtool", "sshd", "ssh-keygen", "mount")
 COMING_UP_S = 10.0
 
 _ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PROMPT = "xdplab makes the lab's namespaces as root. [sudo] password for %p: "
-
-
-def full_name(instance: str) -> str:
-    """Return the lab's name for the user."""
-    return "netns" if instance == DEFAULT else f"netns:{instance}"
 
 
 def label(facts: dict[str, Any]) -> str:
@@ -55,7 +50,7 @@ def label(facts: dict[str, Any]) -> str:
     return f"virtual lab, netns, {cpus} CPUs, {arrangement_for(cpus)}"
 
 
-KEEPERS = Keepers("netns", full_name, label, COMING_UP_S, users=(0,))  # only root can make such a lab
+KEEPERS = Keepers("netns", label, COMING_UP_S, users=(0,))  # only root can make such a lab
 
 
 down, status = KEEPERS.down, KEEPERS.status

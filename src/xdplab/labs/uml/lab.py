@@ -16,13 +16,13 @@ from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace
 from xdplab.labs.cache import cache_dir, native_dir
 from xdplab.labs.guests.keepers import GuestKeepers, KeeperScript, evicted_bytes
 from xdplab.labs.guests.keepers import arrangement as arrangement
+from xdplab.labs.keepers import DEFAULT as DEFAULT
 from xdplab.labs.keepers import KeeperLab
 from xdplab.labs.keepers import require_name as require_name
 from xdplab.labs.netns.host import WORK_DIR
 from xdplab.labs.uml import xstate
 from xdplab.labs.uml.package import Package, package
 
-DEFAULT = "default"
 START_S = 60.0
 """Seconds it may take to come up; it takes two, on a busy machine eight."""
 
@@ -40,17 +40,12 @@ _NEEDED = {
 _HERE = Path(__file__).parent
 
 
-def full_name(instance: str) -> str:
-    """Return the lab's name for the user."""
-    return "uml" if instance == DEFAULT else f"uml:{instance}"
-
-
 def label(facts: dict[str, Any]) -> str:
     """Return the lab's label in figures."""
     return f"virtual lab, uml {facts['kernel']}, user-mode Linux: times of its interpreter and modules"
 
 
-KEEPERS = GuestKeepers("uml", full_name, label, START_S)
+KEEPERS = GuestKeepers("uml", label, START_S)
 
 down, status = KEEPERS.down, KEEPERS.status
 

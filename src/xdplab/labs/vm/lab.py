@@ -36,18 +36,13 @@ LOOPBACK = "127.0.0.1"
 _OWN_NAME = re.compile(r"[A-Za-z0-9._-]{1,40}")
 
 
-def full_name(instance: str) -> str:
-    """Return the lab's name for the user."""
-    return f"vm:{instance}"
-
-
 def label(facts: dict[str, Any]) -> str:
     """Return the label of a guest in figures: its kernel, and the meaning of its clock."""
     card = f", {facts['card']}" if facts.get("card") else ""
     return f"virtual lab, vm {facts['kernel']}, {facts['way']}: {qemu.WAYS[facts['way']].says}{card}"
 
 
-KEEPERS = GuestKeepers("vm", full_name, label, START_S)
+KEEPERS = GuestKeepers("vm", label, START_S)
 
 
 class VmLab(NetnsLab):
@@ -89,23 +84,6 @@ class VmLab(NetnsLab):
     def _address(self, name: str) -> ssh.SshAddress:
         facts = self._facts["hosts"][name] if name == "guest" else self._ends[name]
         return ssh.SshAddress(LOOPBACK, port=facts["port"], key=facts["client_key"], host_key=facts["host_key"])
-
-
-def open_lab(instance: str, uid: int) -> VmLab:
-    """Return the lab that is up. Raises LabError with the remedy if it is not, and why if it was."""
-    return VmLab(instance, uid, KEEPERS.hello(uid, instance))
-
-
-def up(instance: str, uid: int, *, lease: bool = False) -> bool:
-    """Boot a guest and bring its lab up. Returns whether it was made now; a lab that is already up stays unchanged.
-
-    The kernel is fetched if it is not in the cache. Raises LabError naming what is missing, or with the console's
-    last line.
-    """
-    if KEEPERS.is_up(uid, instance):
-        return False
-    name, way = parted(instance)
-    return boot(uid, instance, Guest.chosen(name, way), lease=lease)
 
 
 def parted(instance: str) -> tuple[str, str]:
@@ -155,7 +133,7 @@ class GuestSpec:
 
 
 def boot(uid: int, instance: str, guest: Guest, *, lease: bool, spec: GuestSpec = GuestSpec()) -> bool:
-    """Start a guest's keeper. Returns as `up` does."""
+    """Start a guest's keeper. Returns whether the lab was made now."""
     kernel, way = guest.kernel, guest.choice.way
     cpus = spec.cpus or qemu.cpus(way)
     host_key, client = key_pair(), key_pair()

@@ -109,40 +109,23 @@ class TapLab(lab.VmLab):
         return KeeperLab._address(self, name) if name == "tg" else super()._address(name)
 
 
-def card_of(instance: str) -> str | None:
-    """Return the card of `CARDS` in a lab's name; None for a guest with both ends of the link inside."""
-    _, colon, last = instance.rpartition(":")
-    return last if colon and last in CARDS else None
-
-
-def without_card(instance: str) -> str:
-    """Return the part of the name that describes only the guest."""
-    return instance.rpartition(":")[0] if card_of(instance) else instance
-
-
-def open_lab(instance: str, uid: int) -> TapLab:
-    """Return the lab that is up. Raises LabError as `lab.open_lab` does."""
-    return TapLab(instance, uid, lab.KEEPERS.hello(uid, instance))
-
-
-def up(instance: str, uid: int, *, lease: bool = False) -> bool:
-    """Bring the lab up as `lab.up` does. Raises LabError if this is not root."""
-    if lab.KEEPERS.is_up(uid, instance):
-        return False
+def require_root(name: str) -> None:
+    """Raise LabError if this is not root."""
     if os.geteuid() != 0:
         raise LabError(
-            f"lab {lab.full_name(instance)}: its namespace and its tap need root",
-            remedy=f"ask root to run `xdplab --lab {lab.full_name(instance)} lab up --for-user {os.getuid()}`",
+            f"lab {name}: its namespace and its tap need root",
+            remedy=f"ask root to run `xdplab --lab {name} lab up --for-user {os.getuid()}`",
         )
-    called = card_of(instance) or "tap"
+
+
+def with_card(guest: lab.Guest, called: str) -> tuple[lab.Guest, lab.GuestSpec]:
+    """Return a guest with the driver of a card of `CARDS`, and what a lab with it wants. Raises MissingToolError."""
     card = CARDS[called]
-    name, way_asked = lab.parted(without_card(instance))
-    guest = lab.Guest.chosen(name, way_asked)
     _require_model(card, guest.tools)
     guest = replace(guest, kernel=kernels.with_driver(guest.kernel, card.driver))
     cpus = card.cpus or qemu.cpus(guest.choice.way)
     taps = card.taps(cpus)
-    spec = lab.GuestSpec(
+    return guest, lab.GuestSpec(
         scripts=("tap_keeper.py", "tap_link.py"),
         cpus=cpus,
         queues=card.queues,
@@ -151,7 +134,6 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
         ports={"guest": qemu.PORTS["guest"], tap_link.DUT: qemu.PORTS["guest"]},
         devices=card.devices(taps),
     )
-    return lab.boot(uid, instance, guest, lease=lease, spec=spec)
 
 
 def _require_model(card: LinkCard, tools: dict[str, str]) -> None:
