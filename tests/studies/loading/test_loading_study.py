@@ -20,6 +20,7 @@ from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequ
 from xdplab.studies.loading.published import EXPERIMENTS
 from xdplab.studies.loading.runs import STUDY, LoadingFacts
 from xdplab.studies.loading.views import VIEWS
+from xdplab.studies.meaning import with_meanings
 from xdplab.studies.study_kind import Places, failures
 
 GUEST, OWN = "vm:6.1:count", "host"
@@ -270,7 +271,7 @@ def test_parts_over_the_whole_are_a_finding(table: pd.DataFrame):
     verify = more["step"].eq("verify") & more["source"].eq(rows.GRAPH)
     more.loc[verify, "instructions"] *= 2
     assert "NO" in set(summaries.crosscheck(more)["parts ≤ whole"])
-    assert "exceed the whole for 3 of 3" in summaries.with_meanings(summaries.TABLES, more)["crosscheck"].meaning
+    assert "exceed the whole for 3 of 3" in with_meanings(summaries.TABLES, more)["crosscheck"].meaning
 
 
 def test_pieces_of_a_bar_end_at_a_hundred(table: pd.DataFrame):
