@@ -60,14 +60,16 @@ def wrap(text: str, width_in: float, size_pt: float) -> list[str]:
 def place_caption(sheet: Figure, caption: Sequence[str], style: Style) -> None:
     """Write the caption along the lower edge; it makes the figure higher."""
     lines = [line for part in caption for line in wrap(part, style.width_in - 0.15, style.caption_pt)]
+    _place_lines(sheet, lines, style, fontsize=style.caption_pt, color="0.25", va="bottom", gid=CAPTION)
+
+
+def _place_lines(sheet: Figure, lines: Sequence[str], style: Style, **how: Any) -> None:
     if not lines:
         return
-    sheet.text(
-        0.05 / style.width_in, 0, "\n".join(lines), fontsize=style.caption_pt, color="0.25", va="bottom", ha="left",
-        linespacing=LEADING * 0.93, gid=CAPTION,
-    )  # fmt: skip
+    at, spacing = int(how["va"] == "top"), LEADING * 0.93
+    sheet.text(0.05 / style.width_in, at, "\n".join(lines), ha="left", linespacing=spacing, **how)
     if style.height_in is None:
-        sheet.set_figheight(sheet.get_figheight() + _caption_height(len(lines), style.caption_pt))
+        sheet.set_figheight(sheet.get_figheight() + _caption_height(len(lines), how["fontsize"]))
 
 
 def _caption_height(lines: int, size_pt: float) -> float:
@@ -76,15 +78,8 @@ def _caption_height(lines: int, size_pt: float) -> float:
 
 def place_title(sheet: Figure, title: str, style: Style) -> None:
     """Write the title along the upper edge; it makes the figure higher."""
-    lines = wrap(title, BOLD * (style.width_in - 0.15), style.font_pt)
-    if not title:
-        return
-    sheet.text(
-        0.05 / style.width_in, 1, "\n".join(lines), fontsize=style.font_pt, fontweight="bold", va="top", ha="left",
-        linespacing=LEADING * 0.93, gid=TITLE,
-    )  # fmt: skip
-    if style.height_in is None:
-        sheet.set_figheight(sheet.get_figheight() + _caption_height(len(lines), style.font_pt))
+    lines = wrap(title, BOLD * (style.width_in - 0.15), style.font_pt) if title else []
+    _place_lines(sheet, lines, style, fontsize=style.font_pt, fontweight="bold", va="top", gid=TITLE)
 
 
 def label_axes(sheet: Figure, axes: NDArray[Any], x_label: str, y_label: str, style: Style) -> None:

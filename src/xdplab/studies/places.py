@@ -175,6 +175,11 @@ def is_foreign(name: str) -> bool:
     return ARCHITECTURE_MARK in name
 
 
+def counts(name: str) -> bool:
+    """Tell whether a place counts instructions."""
+    return name.endswith(":count") or is_foreign(name)
+
+
 def measures_apart(name: str) -> bool:
     """Tell whether a place may measure while others do: a guest that counts instructions, or gives answers, may.
 

@@ -9,7 +9,7 @@ from xdplab.errors import PlanError
 from xdplab.labs.base import HOST
 from xdplab.lazy import lazy
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, Benchmark, all_benchmarks
-from xdplab.studies.places import PlaceFacts, harden_words, is_foreign
+from xdplab.studies.places import PlaceFacts, counts, harden_words
 
 if TYPE_CHECKING:
     from xdplab.studies.execution import backends
@@ -114,11 +114,6 @@ def state_words(cold: bool, pause_us: int) -> str:
     if cold:
         return "cold"
     return f"after {pause_us:,} µs asleep" if pause_us else "warm"
-
-
-def counts(place: str) -> bool:
-    """Tell whether a place counts instructions."""
-    return place.endswith(":count") or is_foreign(place)
 
 
 def smallest(request: ExecutionRequest) -> ExecutionRequest:

@@ -107,18 +107,18 @@ def fates(table: pd.DataFrame) -> pd.DataFrame:
 
     A test that failed in any repetition counts as failed; one that any repetition left to the interpreter, as left.
     """
-    rows = table[table["part"].eq(TEST_BPF) & table["subject"].eq(SUITES[0]) & table["mode"].eq(JIT)]
+    rows = of_first_suite(table[table["part"].eq(TEST_BPF) & table["mode"].eq(JIT)])
     if rows.empty:
         return pd.DataFrame()
-    rows = rows.assign(kind=_kinds(rows), failed=~rows["passed"].fillna(False), ran=rows["jited"].notna())
-    each = rows.groupby(["label", "kind", "number"], sort=False).agg(
-        failed=("failed", "any"), ran=("ran", "any"), compiled=("jited", "min")
+    rows = rows.assign(failed=~rows["passed"].fillna(False), ran=rows["jited"].notna())
+    each = (
+        _by_kind(rows)
+        .groupby(["label", "kind", "number"], sort=False)
+        .agg(failed=("failed", "any"), ran=("ran", "any"), compiled=("jited", "min"))
     )
     compiled = each["compiled"].fillna(False).astype(bool)
     fate = np.select([each["failed"], ~each["ran"], compiled], [FATES[3], FATES[2], FATES[0]], FATES[1])
-    each = each.assign(fate=fate).reset_index()
-    whole = pd.concat([each, each.assign(kind=ALL)])
-    counts = whole.groupby(["label", "kind", "fate"], sort=False).size().unstack(fill_value=0)
+    counts = each.assign(fate=fate).groupby(["label", "kind", "fate"], sort=False).size().unstack(fill_value=0)
     counts = counts.reindex(columns=FATES, fill_value=0)
     return in_order(counts.assign(tests=counts.sum(axis=1))[["tests", *FATES]].reset_index())
 
@@ -128,10 +128,7 @@ def kinds(table: pd.DataFrame) -> pd.DataFrame:
 
     Sizes are sums over the tests: BPF instructions that the JIT got, bytes of machine code, and their ratio.
     """
-    costs = tests(table)
-    costs = costs[costs["subject"].eq(SUITES[0])]
-    ratios = costs.assign(kind=_kinds(costs)).dropna(subset=[SPEED_UP])
-    ratios = pd.concat([ratios, ratios.assign(kind=ALL)])
+    ratios = _by_kind(of_first_suite(tests(table))).dropna(subset=[SPEED_UP])
     ratios = ratios.assign(log=np.log(ratios[SPEED_UP].astype(float)))
     groups = ratios.groupby(["label", "kind"], sort=False)
     means = pd.DataFrame(
@@ -148,22 +145,15 @@ def kinds(table: pd.DataFrame) -> pd.DataFrame:
 
 def costs(table: pd.DataFrame) -> pd.DataFrame:
     """Return the median test's cost by place, kind and mode, also for a place with only one mode."""
-    rows = tests(table)
-    rows = rows[rows["subject"].eq(SUITES[0])]
-    rows = rows.assign(kind=_kinds(rows))
-    groups = pd.concat([rows, rows.assign(kind=ALL)]).groupby([*_WHERE, "kind"], sort=False)
+    groups = _by_kind(of_first_suite(tests(table))).groupby([*_WHERE, "kind"], sort=False)
     medians = groups[list(MODES)].median().round(1)
     return in_order(medians.assign(tests=groups.size()).reset_index())
 
 
 def _code(table: pd.DataFrame) -> pd.DataFrame:
-    rows = table[table["part"].eq(TEST_BPF) & table["subject"].eq(SUITES[0]) & table["machine_bytes"].notna()]
-    each = rows.assign(kind=_kinds(rows)).drop_duplicates(["label", "number"])
-    sums = (
-        pd.concat([each, each.assign(kind=ALL)])
-        .groupby(["label", "kind"], sort=False)[["machine_bytes", "insns"]]
-        .sum()
-    )
+    rows = of_first_suite(table[table["part"].eq(TEST_BPF) & table["machine_bytes"].notna()])
+    each = _by_kind(rows.drop_duplicates(["label", "number"]))
+    sums = each.groupby(["label", "kind"], sort=False)[["machine_bytes", "insns"]].sum()
     return pd.DataFrame(
         {
             "BPF instructions": sums["insns"].astype("Int64"),
@@ -173,11 +163,18 @@ def _code(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _kinds(rows: pd.DataFrame) -> pd.Series:
-    """Return the kind of each row's test. A test that the module does not call classic is eBPF."""
+def of_first_suite(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of suite test_bpf, whose tests are of a kind."""
+    return rows[rows["subject"].eq(SUITES[0])]
+
+
+def _by_kind(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with the kind of their test, then all again as `ALL`. What the module does not call classic is
+    eBPF."""
     classic = rows["classic"].fillna(False).astype(bool)
     names = [kind_of(str(name), bool(is_classic)) for name, is_classic in zip(rows["name"], classic, strict=True)]
-    return pd.Series(names, index=rows.index, dtype=object)
+    each = rows.assign(kind=pd.Series(names, index=rows.index, dtype=object))
+    return pd.concat([each, each.assign(kind=ALL)])
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from xdplab.studies.jit.classes import CLASSES
 from xdplab.studies.jit.filters import PACKET_FILTERS, SECCOMP_FILTERS
-from xdplab.studies.places import harden_words, is_foreign
+from xdplab.studies.places import counts, harden_words, is_foreign
 from xdplab.studies.points import StudyPoint, StudyRequest, option
 
 INTERPRETER, JIT = "interpreter", "jit"
@@ -30,7 +30,6 @@ TESTS, LOG, BENCH, ASKED = "tests.json", "test_bpf-{:02}.log", "jitbench{}.jsonl
 SIZES_FILE = "sizes-{:02}.txt"
 """Raw files of a trial."""
 
-COUNTING = ":count"
 DEFAULT_PLACE = "vm:6.1:count"
 
 
@@ -79,17 +78,13 @@ class JitPoint(StudyPoint):
 
     @property
     def setting(self) -> str:
-        return self.mode if self._counts else ""
-
-    @property
-    def _counts(self) -> bool:
-        return self.place.endswith(COUNTING) or is_foreign(self.place)
+        return self.mode if counts(self.place) else ""
 
     @property
     def once(self) -> bool:
         """A guest gives the same count again, unless a timer tick falls into a test of test_bpf, which runs only
         once."""
-        return self._counts and self.part != TEST_BPF
+        return counts(self.place) and self.part != TEST_BPF
 
     def __str__(self) -> str:
         hardened = "" if self.harden is None else f", {harden_words(self.harden)}"

@@ -8,7 +8,7 @@ import pandas as pd
 
 from xdplab.studies.jit import joined
 from xdplab.studies.jit.joined import SPEED_UP
-from xdplab.studies.jit.points import INTERPRETER, JIT, SUITES, TCP, TRAFFIC
+from xdplab.studies.jit.points import INTERPRETER, JIT, TCP, TEST_BPF, TRAFFIC
 from xdplab.studies.published import Experiment, Ours, ratio
 
 _ELBRUS = "Elbrus"
@@ -17,10 +17,8 @@ _WHY = "another architecture, and instructions instead of time: its interpreter 
 
 
 def _mean(table: pd.DataFrame) -> Iterator[Ours]:
-    costs = joined.tests(table)
-    chosen = costs[costs["subject"].eq(SUITES[0]) & costs["classic"].fillna(False).astype(bool)].dropna(
-        subset=[SPEED_UP]
-    )
+    costs = joined.of_first_suite(joined.tests(table))
+    chosen = costs[costs["classic"].fillna(False).astype(bool)].dropna(subset=[SPEED_UP])
     for label, group in chosen.groupby("label", sort=False):
         ratios = group[SPEED_UP].astype(float)
         yield Ours(
@@ -30,8 +28,8 @@ def _mean(table: pd.DataFrame) -> Iterator[Ours]:
 
 def _test(number: int) -> Finder:
     def find(table: pd.DataFrame) -> Iterator[Ours]:
-        costs = joined.tests(table)
-        for row in costs[costs["subject"].eq(SUITES[0]) & costs["number"].eq(number)].to_dict("records"):
+        costs = joined.of_first_suite(joined.tests(table))
+        for row in costs[costs["number"].eq(number)].to_dict("records"):
             if pd.notna(row[SPEED_UP]):
                 yield ratio(row["label"], float(row[INTERPRETER]), float(row[JIT]), str(row["unit"]))
 
@@ -39,8 +37,7 @@ def _test(number: int) -> Finder:
 
 
 def _passed(table: pd.DataFrame) -> Iterator[Ours]:
-    rows = joined.part(table, "test_bpf")
-    rows = rows[rows["subject"].eq(SUITES[0])]
+    rows = joined.of_first_suite(joined.part(table, TEST_BPF))
     each = rows.groupby(["label", "mode", "number"], sort=False)["passed"].min().reset_index()  # in every repetition
     for (label, mode), group in each.groupby(["label", "mode"], sort=False):
         passed = int(group["passed"].sum())
