@@ -6,6 +6,7 @@ from typing import Any, cast
 import pandas as pd
 import pytest
 
+from xdplab.analysis.sentences import sentence
 from xdplab.errors import HostError, LabError, PlanError, UnsupportedError
 from xdplab.run.frames import why_null
 from xdplab.run.progress import silent
@@ -137,4 +138,4 @@ def test_a_change_is_dark_if_its_whole_interval_is_above_each_control_and_few_re
     rows = pd.DataFrame({"event": events, "dark_ms": pd.array([*control, *attach], dtype="Float64")})
     rows = rows.assign(place="netns", label="a lab", mode="native", lost_packets=0, bare_ms=0.0, held_ms=0.0)
     first, *_ = results(cast("Any", None), rows.assign(resolution_ms=1.0))
-    assert first == answer
+    assert sentence(first) == answer
