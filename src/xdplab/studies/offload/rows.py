@@ -43,17 +43,17 @@ _NUMBER = re.compile(r"\d+")
 
 def table_of(plan: OffloadPlan) -> pd.DataFrame:
     """Return one row per question and place, in the questions' order."""
-    rows = [row | _asked(row) for row in plan.rows(OffloadFacts, _answers, ("obtained", "as_expected", "words"))]
+    rows = [row | _question(row) for row in plan.rows(OffloadFacts, _answers, ("obtained", "as_expected", "words"))]
     order = {name: number for number, name in enumerate(QUESTIONS)}
     places = {place: number for number, place in enumerate(plan.request.places)}
     rows.sort(key=lambda row: (places[row["place"]], order[row["question"]]))
     return typed(rows, COLUMNS)
 
 
-def _asked(row: Row) -> Row:
+def _question(row: Row) -> Row:
     question = QUESTIONS[row["question"]]
-    asked = {name: getattr(question, name) for name in ("group", "asked", "expected", "source")}
-    return asked | {"kernel": kernel_of(row["place"])}
+    texts = {name: getattr(question, name) for name in ("group", "asked", "expected", "source")}
+    return texts | {"kernel": kernel_of(row["place"])}
 
 
 def _answers(point: OffloadPoint, _facts: OffloadFacts, raw: Path) -> Iterator[Row]:
