@@ -255,7 +255,9 @@ def test_a_yes_is_for_one_file_and_one_run(tmp_path: Path, asked: list[str]) -> 
     read_source(mine).require_trust("other code")
     assert len(asked) == 2
     read_source(theirs).require_trust("code")
-    assert [str(theirs) in question for question in asked] == [False, False, True]
+    mine.write_text("changed since")
+    read_source(mine).require_trust("code")
+    assert [str(theirs) in question for question in asked] == [False, False, True, False]
 
 
 def test_of_a_run_directory_one_question_is_asked(tmp_path: Path, asked: list[str]) -> None:

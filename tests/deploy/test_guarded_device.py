@@ -63,8 +63,12 @@ def test_what_was_tuned_since_a_run_died_stays(lab: VethLab, tmp_path: Path, mon
     assert governor.read_text() == "performance\n"
     assert resumed.before.values["governor.0"] == "performance"
     governor.write_text("schedutil\n")
+    (second := tmp_path / "cpu1/cpufreq/scaling_governor").parent.mkdir(parents=True)
+    second.write_text("powersave\n")
     resumed._watchdog._process.close_stdin()  # type: ignore[union-attr]
-    with pytest.raises(HostChangedError, match=r"governor\.0 was performance and is schedutil"):
+    with pytest.raises(
+        HostChangedError, match=r"0 was performance and is schedutil; governor\.1 was None and is powers"
+    ):
         resumed.take()
     resumed.put_back()
     assert governor.read_text() == "schedutil\n"

@@ -200,6 +200,14 @@ def test_what_a_killed_keeper_leaves_is_gone_after_the_next_look(
     (early := place.with_name("netns-early.lock")).touch()  # its keeper died before it had a socket
     labs.status()
     assert not early.exists()
+    others = tmp_path / "54321" / place.parent.name / "netns-dead.lock"
+    others.parent.mkdir(parents=True)
+    others.touch()
+    for path in (others, *others.parents[:2]):
+        os.chown(path, 54321, 54321)
+        path.chmod(0o700)
+    assert keeper_socket.keepers_of(54321, "netns") == {}
+    assert others.exists(), "another user's files are left to their owner"
     assert labs.down(name)
     assert not list(place.parent.glob(f"{place.name}*"))
 
@@ -335,3 +343,5 @@ def test_a_users_sockets_lie_where_root_or_the_user_makes_them(tmp_path: Path, m
     monkeypatch.setenv("XDPLAB_RUNTIME_DIR", str(tmp_path / "root"))
     assert keeper_socket.other_owners(54321) == [54322]
     assert keeper_socket.owners_folders(7) == [tmp_path / "root/7"]
+    with pytest.raises(OSError, match="is too long for a socket: set XDPLAB_RUNTIME_DIR"):
+        keeper_socket.ClaimedSocket(Path("/run") / ("ü" * 50) / "namespace/netns", 0)  # in bytes

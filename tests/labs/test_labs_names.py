@@ -1,6 +1,7 @@
 """The list of labs, their owners, and the assignment of CPUs, without making a lab."""
 
 import os
+import pwd
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +34,8 @@ def test_the_owner_is_the_user_who_called_sudo(monkeypatch: pytest.MonkeyPatch) 
     assert control.owner() == 1234
     assert control.owner("77") == 77
     assert control.owner("root") == 0
+    other = next(user for user in pwd.getpwall() if user.pw_uid != user.pw_gid)
+    assert control.owner(other.pw_name) == other.pw_uid
     with pytest.raises(LabError, match="no user is called 'no-such-user'"):
         control.owner("no-such-user")
 

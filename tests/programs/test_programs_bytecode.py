@@ -13,12 +13,13 @@ from xdplab.errors import ProgramError
 from xdplab.hosts.local import LocalHost
 from xdplab.programs import steps
 from xdplab.programs.build import build
-from xdplab.programs.counting import FRAME_LENGTHS, AccessCounts, require_reflected, sample_frame
+from xdplab.programs.counting import FRAME_LENGTHS, AccessCounts, require_cycle, require_reflected, sample_frame
 from xdplab.programs.image import Image, Insn, Reference
 from xdplab.programs.machine import SMP_PROCESSOR_ID, XDP_LOAD_BYTES, XDP_STORE_BYTES, Interpreter, Map
 from xdplab.programs.onhost import _kernel_functions
 from xdplab.programs.proof import count_bytecode
-from xdplab.programs.spec import ACCESSING, FORMS, HINTS, MAP_TYPES, OPS, ProgramSpec, UserProgram
+from xdplab.programs.source import HEADER_BYTES, random_cycle
+from xdplab.programs.spec import ACCESSING, FORMS, HINTS, MAP_TYPES, OPS, SLOT_BYTES, ProgramSpec, UserProgram
 from xdplab.programs.steps import step
 from xdplab.programs.work import _Rewritten
 
@@ -154,6 +155,12 @@ def test_links_that_are_not_followed_are_found_out(cache):
     stuck = replace(image.insns[loads[5]], dst=5)  # loads, but into a register that the proof does not follow
     with pytest.raises(ProgramError, match="leaves the cycle"):
         count_bytecode(tampered(image, loads[5], stuck), spec)
+    slots = random_cycle((spec.working_set_bytes or 0) // SLOT_BYTES)
+    second, due = HEADER_BYTES + SLOT_BYTES * int(slots[0]), int(slots[0])
+    require_cycle(spec, [HEADER_BYTES, second], "here")
+    for wrong in (second - SLOT_BYTES, second + SLOT_BYTES):
+        with pytest.raises(ProgramError, match=f"here: .* leaves the cycle: slot {due} was due"):
+            require_cycle(spec, [HEADER_BYTES, wrong], "here")
 
 
 def test_a_frame_that_is_not_reflected_is_found_out(cache):

@@ -226,6 +226,11 @@ def test_tables_keep_null_apart_from_zero(run: RunDirectory) -> None:
     assert back["rx_packets"][0] == 0
     assert back["rx_packets"][1] is pd.NA
     assert list(back.columns) == [m.name for m in COLUMNS]
+    whole = pa.table({"a": [1]})
+    run.write_tables("one.parquet", whole.schema, [whole, whole])
+    with pytest.raises(ZeroDivisionError):
+        run.write_tables("one.parquet", whole.schema, (pa.table({"a": [2 // n]}) for n in (1, 0)))
+    assert pd.read_parquet(run.path / "one.parquet")["a"].tolist() == [1, 1], "all of them replace it, or none"
 
 
 def test_a_column_without_description_is_refused() -> None:

@@ -63,6 +63,7 @@ FILES: dict[str, Callable[[Path], object]] = {
     "points.json": lambda run: ((run / "plan.yaml").write_text("study: jit"), (run / "points.json").write_text("[]")),
     "plan.yaml": lambda run: (run / "plan.yaml").write_bytes(b"\xff\xfe"),
     "a plan that is no YAML": lambda run: (run / "plan.yaml").write_text("a: ["),
+    "a plan that is a list": lambda run: (run / "plan.yaml").write_text("[a]"),
 }
 
 

@@ -103,6 +103,7 @@ def test_a_plan_has_an_engine_of_the_labs_generator(
     [
         ({"load": ["2kpps"], "burst": [50]}, None),  # 20 in a window of half a second
         ({"load": ["2kpps"], "burst": [51]}, "burst: 51: at 2kpps a window has 19"),
+        ({"load": ["2kpps"], "burst": [26], "directions": ["both"]}, "burst: 26: at 2kpps a window has 19"),  # each way
         ({"load": ["max"], "burst": [200]}, None),
         ({"load": ["2kpps"], "burst": [200]}, r"burst: 200: at 2kpps a window has 5\.0 of them"),
         ({"load": ["20%"], "burst": [200]}, None),  # of a rate that is not known yet

@@ -112,6 +112,7 @@ def test_each_size_meets_each_flow_and_each_queue_as_in_the_trial(tmp_path: Path
 
 
 def test_of_too_many_a_random_sample_that_its_seed_draws_again_has_no_period() -> None:
+    assert choose(MOST_FRAMES, 7) == (range(MOST_FRAMES), None)
     chosen, seed = choose(200_000, 7)
     assert (len(set(chosen)), seed) == (MOST_FRAMES, 7)
     assert (list(chosen), seed) == (list(choose(200_000, 7)[0]), 7)
