@@ -16,7 +16,7 @@ from xdplab.deploy.device import Applied, apply, queues_now, restore
 from xdplab.deploy.guarded import DpdkPort, GuardedDevice, GuardedPort, put_all_back
 from xdplab.deploy.kernel_settings import kept_sysctls, unthrottled
 from xdplab.deploy.queues import Endpoint, of_each, set_queues
-from xdplab.deploy.settings import FEATURES, XPS, read
+from xdplab.deploy.settings import FEATURES, XPS, Value, read
 from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import CutOffError, HostError, ResultsError, UnsupportedError, XdplabError
 from xdplab.formats.ethtool import parse_rings
@@ -126,7 +126,7 @@ class TrafficSession:
         self._block: Sequence[Trial] = ()
         self._unthrottled = ExitStack()
         self._switched: dict[str, str] | None = None
-        self._device_changed: set[str] = set()
+        self._changed: dict[GuardedDevice, set[str]] = {}
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -249,7 +249,7 @@ class TrafficSession:
 
     def _set_block(self) -> None:
         trials = self._block
-        self._return_device()
+        self._return_devices()
         ends = self._ends
         applied = of_each(ends, lambda end: apply(end.host, end.interface, LINK_SETTINGS).require())
         applied += self._set_mtu(trials[0].point)
@@ -259,7 +259,7 @@ class TrafficSession:
             dut, *tg = self._second_ends
             applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
         if any(trial.point.engine in OTHER_MACS for trial in trials):
-            applied.append(self._receive_all())
+            applied += self._receive_all()
         if any(trial.point.vlan != "none" for trial in trials):
             applied += self._receive_tags()
         applied += self._set_device(trials[0].point)
@@ -271,43 +271,51 @@ class TrafficSession:
         """Give both ends an MTU for the point's frames; a larger one that a port had before the run is left."""
         if all(trial.point.mtu == ETHERNET_MTU for trial in self._trials):
             return []
-        ends = [held for held in self._held if isinstance(held, GuardedDevice)]
-        mtus = {held: max(int(held.before.values["link.mtu"]), point.mtu) for held in ends}
+        mtus = {held: max(int(held.before.values["link.mtu"]), point.mtu) for held in self._devices}
         return [apply(held.host, held.interface, {"link.mtu": mtu}).require() for held, mtu in mtus.items()]
 
-    def _return_device(self) -> None:
-        """Restore only the settings that a former block of this session changed on the DUT's device."""
-        if self._device_changed:
-            self._await_let_go()
-            host, interface = self._dut.host, self._dut.interface
-            before = self._dut.before.with_queues(queues_now(host, interface))
-            restore(host, interface, before.only(self._device_changed))
-            self._device_changed.clear()
+    @property
+    def _devices(self) -> list[GuardedDevice]:
+        """The ends of the links that the kernel has."""
+        return [held for held in self._held if isinstance(held, GuardedDevice)]
 
-    def _receive_all(self) -> Applied:
-        """Make the DUT's port take frames to any MAC."""
-        self._device_changed.add("link.promisc")
-        return apply(self._dut.host, self._dut.interface, {"link.promisc": True}).require()
+    def _set_for_block(self, device: GuardedDevice, wanted: Mapping[str, Value]) -> Applied:
+        """Set what the next block does not set itself, and so finds as it was before the session."""
+        self._changed.setdefault(device, set()).update(wanted)
+        return apply(device.host, device.interface, wanted)
+
+    def _return_devices(self) -> None:
+        """Restore only the settings that a former block of this session changed."""
+        if not self._changed:
+            return
+        self._await_let_go()
+        for device, names in self._changed.items():
+            before = device.before.with_queues(queues_now(device.host, device.interface))
+            restore(device.host, device.interface, before.only(names))
+        self._changed.clear()
+
+    def _receive_all(self) -> list[Applied]:
+        """Make the DUT's ports take frames to any MAC."""
+        ports = [one for one in self._devices if one.host is self._lab.dut]
+        return [self._set_for_block(port, {"link.promisc": True}).require() for port in ports]
 
     def _receive_tags(self) -> list[Applied]:
-        """Make both ends give XDP frames with their tag, and the DUT's port take any: a filter of tags has no id yet.
+        """Make all ends give XDP frames with their tag, and the DUT's ports take any: a filter of tags has no id yet.
 
         A port that cannot be switched either has no such offload (a tap, virtio_net) or takes the tag off, and then
         the trial's frames come back altered.
         """
-        self._device_changed.update(WHOLE_FRAMES)
-        ends = [end for end in self._ends if "rxvlan" in read(FEATURES, end.host, end.interface)]
-        return [self._receive_all(), *(apply(end.host, end.interface, WHOLE_FRAMES).require() for end in ends)]
+        ends = [end for end in self._devices if "rxvlan" in read(FEATURES, end.host, end.interface)]
+        return [*self._receive_all(), *(self._set_for_block(end, WHOLE_FRAMES).require() for end in ends)]
 
     def _set_device(self, point: Point) -> list[Applied]:
         """Set the plan's settings of the DUT's device. A number may be rounded, a switch must be as requested."""
         machine = self._context.machine
         machine.device = None
-        self._device_changed.update(name for name, _ in point.device)
         if int(dict(point.device).get("link.mtu", point.mtu)) < point.mtu:
             raise UnsupportedError(f"device: a link.mtu below {point.mtu} has no room for the frames of {point}")
         if point.device:
-            machine.device = apply(self._dut.host, self._dut.interface, dict(point.device)).require(rounded=True)
+            machine.device = self._set_for_block(self._dut, dict(point.device)).require(rounded=True)
         return [machine.device] if machine.device else []
 
     def _steer(self, point: Point) -> list[Applied]:
