@@ -13,9 +13,10 @@ import pytest
 from xdplab.deploy.device import Snapshot, apply, remember, reread, restore, restore_remembered, snapshot
 from xdplab.deploy.guarded import GuardedDevice
 from xdplab.deploy.queues import queue_limit, set_queues
-from xdplab.deploy.settings import XPS, Features, read
+from xdplab.deploy.settings import XPS, Features, accepted, read
 from xdplab.deploy.watchdog import unrestored_path
 from xdplab.errors import HostError, PlanError, UnsupportedError
+from xdplab.hosts import Result
 
 pytestmark = pytest.mark.root
 
@@ -198,6 +199,25 @@ def test_a_device_that_goes_during_a_run_is_the_hosts_failure_and_no_lack_of_its
     for deed in (lambda: set_queues(lab.dut, lab.tg, 1), lambda: apply(lab.dut.host, "vd0", {"channels.rx": 1})):
         with pytest.raises(HostError, match=r"vd0.*(No such device|no device matches)"):
             deed()
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "kind"),
+    [
+        (1, "netlink error: Operation not supported", UnsupportedError),
+        (1, "netlink error: No such device", HostError),
+        (1, "netlink error: Cannot allocate memory", HostError),
+        (1, "netlink error: Network is down", HostError),
+        (1, "sudo: a password is required", HostError),
+        (127, "ethtool: not found", HostError),
+        (128 + 9, "", HostError),
+        (-1, "", HostError),
+        (None, "", HostError),
+    ],
+)
+def test_only_a_drivers_refusal_is_a_lack_of_its_own(code, words, kind):
+    with pytest.raises(kind):
+        accepted(Result("dut", ("ethtool", "-L", "vd0"), code, b"", words.encode(), 0.1))
 
 
 def test_feature_groups_are_left_to_their_members(lab):

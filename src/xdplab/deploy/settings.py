@@ -22,7 +22,9 @@ Counted = dict[str, int]
 # The kernel releases the queues of closed AF_XDP sockets some time after their owner has ended: this takes a second per
 # queue while a generator floods the CPUs with frames.
 SOCKET_RELEASE_S = 10.0
-_GONE = re.compile(r"No such device|no device matches|[Cc]annot find device", re.IGNORECASE)
+_GONE = re.compile(r"No such device|no device matches|cannot find device", re.IGNORECASE)
+# What host and user lack, not the driver, by the words of kernel and sudo.
+_HOST_LACKS = re.compile(r"Cannot allocate memory|Network is down|^sudo: ", re.IGNORECASE | re.MULTILINE)
 _SOCKETS_REMAIN = "AF_XDP sockets"
 
 _SHORT_NAMES = {
@@ -119,10 +121,12 @@ def tool(host: Host, argv: Sequence[str], *, stdin: bytes = b"") -> str:
 def accepted(result: Result) -> Result:
     """Return the result of a device tool that did what it was asked.
 
-    Raises UnsupportedError with its message if it refused, HostError if the device is missing: this says nothing about
-    the driver, so the trial is owed.
+    Raises UnsupportedError with its message if it refused, HostError if the device is missing, the tool was killed or
+    the host lacks what it needs: this says nothing about the driver, so the trial is owed.
     """
-    if result.exit_code in (127, None):
+    code = result.exit_code
+    ended_by_itself = code is not None and 0 <= code < 127 and result.cut is None
+    if not ended_by_itself or _HOST_LACKS.search(result.error_text):
         result.require()
     if not result.ok:
         command = f"{result.host}: `{' '.join(result.argv)}`"
