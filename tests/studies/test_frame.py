@@ -269,7 +269,7 @@ def test_a_run_that_another_user_began_measures_nothing_without_the_right(holdin
     holding("0", ALL_USERS)
     with (
         pytest.raises(UnsupportedError, match="may not load BPF programs"),
-        machine_of("host", Path(), Path(), Given()),
+        machine_of("host", Path(), Given()),
     ):
         pytest.fail("the machine was given")
 

@@ -102,16 +102,17 @@ def module_refusal(name: str) -> str | None:
     return None
 
 
-def linked_tool(name: str, tool: str, cache: str) -> Path:
-    """Build a C tool that uses libbpf for a place, by this machine's compiler or a cross compiler; return its path.
+def linked_tool(name: str, tool: str, cache: str, *, libbpf: bool = True) -> Path:
+    """Build a C tool for a place, by this machine's compiler or a cross compiler; return its path.
 
-    Every lab's guest has this machine's root; one of another architecture boots with the tool and its libraries.
+    Every lab's guest has this machine's root; one of another architecture boots with the tool and its libraries, if
+    it is to use ``libbpf``.
     Raises MissingToolError naming the packages, LabError, HostError.
     """
     architecture = architecture_of(name)
     if architecture is None:
         return Path(native.build_tool(LocalHost(), tool, cache))
-    compiler, folder = architecture.compiler(), headers.folder(architecture)
+    compiler, folder = architecture.compiler(), headers.folder(architecture) if libbpf else None
     return Path(native.build_tool(LocalHost(), tool, cache, compiler=compiler, libraries=folder))
 
 

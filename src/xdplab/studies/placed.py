@@ -11,13 +11,10 @@ from xdplab.programs.program import cache_directory
 from xdplab.studies.guests import linked_tool, place_of
 from xdplab.studies.places import Place, PlaceFacts, harden_words
 
-DEADLINE_S = 120.0
-"""Of one call of a tool, where a second of work takes a second."""
 
-
-def driver(tool: str, place: str = HOST) -> Path:
-    """Build a C tool that uses libbpf for a place; return its path on this machine. Raises as `linked_tool` does."""
-    return linked_tool(place, tool, str(cache_directory().parent / "native"))
+def driver(tool: str, place: str = HOST, *, libbpf: bool = True) -> Path:
+    """Build a C tool for a place, with or without libbpf; return its path on this machine. Raises as `linked_tool`."""
+    return linked_tool(place, tool, str(cache_directory().parent / "native"), libbpf=libbpf)
 
 
 class PlacedSession:
@@ -72,5 +69,4 @@ class PlacedSession:
     def call(self, argv: Sequence[str], stdin: bytes = b"") -> bytes:
         """Return what the study's tool prints. Raises HostError."""
         assert self.place is not None
-        deadline_s = DEADLINE_S * self.place.patience
-        return self.place.host.run([self.tool, *argv], stdin=stdin, deadline_s=deadline_s).stdout
+        return self.place.work([self.tool, *argv], stdin).require().stdout

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from xdplab.errors import HiddenSettingError, HostError, UnsupportedError
-from xdplab.hosts import Host
+from xdplab.hosts import Host, Result
 from xdplab.hosts.held import Held, Holder
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.base import ARCHITECTURE_MARK, HOST, Clock
@@ -18,6 +18,8 @@ from xdplab.run.waiting import WAITS
 
 _JIT = "net.core.bpf_jit_enable"
 _PATIENCE = {"time": 1, "instructions": 20}
+DEADLINE_S = 120.0
+"""Of one call of a tool, where a second of work takes a second."""
 _GUEST_DIR = "/tmp/xdplab-study"
 _ANSWER_S = 30.0
 
@@ -87,6 +89,10 @@ class Place:
     def patience(self) -> int:
         """How many seconds outside a second of work may take: a guest that counts instructions is emulated."""
         return _PATIENCE[self.clock]
+
+    def work(self, argv: Sequence[str], stdin: bytes = b"") -> Result:
+        """Return how a call of a tool ended that measures. Raises HostError where it does not end in time."""
+        return self.host.run(argv, stdin=stdin, deadline_s=DEADLINE_S * self.patience, check=False)
 
     def put(self, path: Path, *, mode: int = 0o644) -> str:
         """Return the path of a file of this machine at the place; the file is copied into a guest."""

@@ -47,7 +47,7 @@ from xdplab.studies.execution.summaries import TABLES, results
 from xdplab.studies.execution.views import VIEWS
 from xdplab.studies.guests import architecture_of, build_tree, require_places
 from xdplab.studies.meaning import tables_by
-from xdplab.studies.placed import DEADLINE_S, PlacedSession, driver
+from xdplab.studies.placed import PlacedSession, driver
 from xdplab.studies.places import Place, is_foreign
 from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning
 from xdplab.studies.study_kind import study_kind
@@ -193,7 +193,7 @@ def called(place: Place, backend: str, argv: Sequence[str]) -> bytes:
     """Return what the driver printed. Raises UnsupportedError if the kernel only compiles what should be interpreted,
     HostError for any other refusal."""
     try:
-        return place.host.run(argv, deadline_s=DEADLINE_S * place.patience).stdout
+        return place.work(argv).require().stdout
     except XdplabError as error:
         if backend == "interpreter" and NO_INTERPRETER in error.message:
             raise UnsupportedError(error.message, remedy=error.remedy) from error

@@ -9,11 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError, PlanError, UnsupportedError
-from xdplab.hosts.local import LocalHost
 from xdplab.labs.base import HOST
-from xdplab.programs.program import cache_directory
 from xdplab.run.rundir import read_json
 from xdplab.studies.guests import compiler_of, require_places
 from xdplab.studies.jit import classes, subjects, views
@@ -56,7 +53,7 @@ from xdplab.studies.jit.rows import table_of
 from xdplab.studies.jit.subjects import parse_jitbench
 from xdplab.studies.jit.summaries import TABLES, results
 from xdplab.studies.meaning import tables_by
-from xdplab.studies.placed import PlacedSession
+from xdplab.studies.placed import PlacedSession, driver
 from xdplab.studies.places import Place, PlaceFacts, require_rights
 from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning, StudyTrial
 from xdplab.studies.study_kind import study_kind
@@ -110,17 +107,15 @@ class JitStudy(PlacedSession):
 
     facts = PlaceFacts
 
-    def __init__(self, filters: Mapping[str, Sequence[Op]], cache_dir: Path) -> None:
+    def __init__(self, filters: Mapping[str, Sequence[Op]]) -> None:
         super().__init__()
         self._filters = filters
-        self._cache_dir = cache_dir
         self._tests: KernelTests | None = None
 
     def enter_block(self, trials: Sequence[StudyTrial[JitPoint]]) -> None:
         name = trials[0].point.place
         benches = any(trial.point.part != TEST_BPF for trial in trials)
-        command = build_tool(LocalHost(), NATIVE, str(self._cache_dir), compiler=compiler_of(name)) if benches else None
-        self.enter(name, Path(command) if command else None, (MODULE,))
+        self.enter(name, driver(NATIVE, name, libbpf=False) if benches else None, (MODULE,))
         self._tests = None
 
     def measure(self, trial: StudyTrial[JitPoint], raw: Path, facts: PlaceFacts) -> None:
@@ -256,13 +251,9 @@ def _filters(request: JitRequest) -> tuple[dict[str, tuple[Op, ...]], list[str]]
 
 def _session(plan: JitPlan) -> JitStudy:
     def session_of(kept: Any) -> JitStudy:
-        return JitStudy({name: tuple(Op(*op) for op in code) for name, code in kept.items()}, _cache_dir())
+        return JitStudy({name: tuple(Op(*op) for op in code) for name, code in kept.items()})
 
     return read_json(plan.directory.path / FILTERS_FILE, session_of)
-
-
-def _cache_dir() -> Path:
-    return cache_directory().parent / "jit"
 
 
 STUDY = study_kind(

@@ -23,8 +23,7 @@ from xdplab.errors import UnsupportedError
 from xdplab.formats.reading import lines_of, message_of, object_of, refuse, text_field
 from xdplab.labs.base import HOST
 from xdplab.studies.loading.points import BPF, LoadingRequest
-from xdplab.studies.placed import DEADLINE_S
-from xdplab.studies.places import Place, PlaceFacts
+from xdplab.studies.places import DEADLINE_S, Place, PlaceFacts
 
 TOOL = "loadbench"
 SIZES, CYCLE, ERROR, END = ("program", "module"), ("cycle", "start"), "error", "end"
@@ -212,7 +211,7 @@ class LoadRunner:
         budget_ms = self.request.budget_s * 1000 * (_INSTRUCTIONS_SHARE if self.place.clock == "instructions" else 1)
         options_given = ["--repetitions", str(self.request.loads), "--budget-ms", str(int(budget_ms)), *options]
         argv = [self.driver, *options_given, self.mode, *([self.object] if self.object else []), *self.words]
-        done = self.place.host.run(argv, deadline_s=DEADLINE_S * self.place.patience, check=False)
+        done = self.place.work(argv)
         if not done.stdout:
             done.require()
         (raw / name).write_bytes(done.stdout)

@@ -17,7 +17,6 @@ from xdplab.analysis.values import is_null, records
 from xdplab.errors import FormatError, ProgramError, XdplabError
 from xdplab.formats.verifier import StepLog, VerifiedProgram, parse_bpfverify
 from xdplab.hosts import Host
-from xdplab.programs.program import cache_directory
 from xdplab.studies.verifier.machines import known_types, machine_of
 from xdplab.studies.verifier.points import Given
 
@@ -147,7 +146,7 @@ def hotspots(
     with tempfile.TemporaryDirectory() as folder:
         types = Path(folder) / "types"
         types.write_text(known_types())
-        with machine_of(kernel, cache_directory(), types, Given(flags)) as machine:
+        with machine_of(kernel, types, Given(flags)) as machine:
             place = machine.place
             object_, folder_there = place.put(path), f"/tmp/xdplab-logs-{Path(folder).name}"
             place.host.run(["mkdir", folder_there])

@@ -13,12 +13,11 @@ from dataclasses import astuple, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError, LabError, PlanError, UnsupportedError
-from xdplab.hosts.local import LocalHost
 from xdplab.labs.base import HOST, MITIGATED
 from xdplab.studies import guests
 from xdplab.studies.guests import place_of
+from xdplab.studies.placed import driver
 from xdplab.studies.places import Place, require_rights
 from xdplab.studies.verifier.generated import PROGRAMS
 from xdplab.studies.verifier.points import PROGRAM_FLAGS, Given
@@ -169,7 +168,7 @@ class LoaderPlace:
 
 
 @contextmanager
-def machine_of(kernel: str, cache_dir: Path, types: Path, given: Given) -> Iterator[LoaderPlace]:
+def machine_of(kernel: str, types: Path, given: Given) -> Iterator[LoaderPlace]:
     """Give the machine that runs a kernel; a guest boots for it, and ends with the block. ``types``: its table of
     types, instead of the one ``given``.
 
@@ -177,7 +176,7 @@ def machine_of(kernel: str, cache_dir: Path, types: Path, given: Given) -> Itera
     programs into this machine's kernel.
     """
     require_rights((kernel,), "--kernel 6.1")
-    command = build_tool(LocalHost(), NATIVE, str(cache_dir))
+    command = driver(NATIVE)
     with place_of(kernel if kernel == HOST else f"vm:{kernel}:count") as place:
         if kernel != HOST:
             # If it cannot be mounted, the charged peak is null with that reason.
@@ -186,7 +185,7 @@ def machine_of(kernel: str, cache_dir: Path, types: Path, given: Given) -> Itera
         options = ["--program-flags", str(sum({PROGRAM_FLAGS[flag] for flag in given.flags}))] if given.flags else []
         options += ["--globals", place.put(Path(given.variables))] if given.variables else []
         options += ["--targets", put_targets(Path(given.attached), place)] if given.attached else []
-        yield LoaderPlace(place, place.put(Path(command), mode=0o755), place.put(types), tuple(options))
+        yield LoaderPlace(place, place.put(command, mode=0o755), place.put(types), tuple(options))
 
 
 def _load_modules(place: Place, names: Iterable[str]) -> None:

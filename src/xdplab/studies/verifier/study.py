@@ -14,11 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from xdplab.deploy.native import build_tool
 from xdplab.errors import HostError, ProgramError
 from xdplab.formats.verifier import lines_by_object, parse_bpfverify
-from xdplab.hosts.local import LocalHost
-from xdplab.studies.placed import PlacedSession
+from xdplab.studies.placed import PlacedSession, driver
 from xdplab.studies.places import PlaceFacts
 from xdplab.studies.verifier.generated import Compiler, Member, compile_object, source
 from xdplab.studies.verifier.machines import NATIVE, LoaderPlace, machine_of
@@ -72,7 +70,7 @@ class VerifierStudy(PlacedSession):
         point = trials[0].point
         if point.verifier == LINUX:
             means = self._means
-            context = machine_of(point.kernel, means.cache_dir, means.types, means.given)
+            context = machine_of(point.kernel, means.types, means.given)
             self._machine = self.stack.enter_context(context)
             self.place = self._machine.place
             self._to_come = [trial.point for trial in trials if trial.point.task == "verify"]
@@ -145,7 +143,7 @@ class VerifierStudy(PlacedSession):
         if prevail is None:
             raise ProgramError(f"{point.verifier} is not here any more", remedy="name it with --prevail and resume")
         facts.generation, facts.clock = prevail.generation, "time"
-        runner = Runner(build_tool(LocalHost(), NATIVE, str(self._means.cache_dir)), self._means.limits)
+        runner = Runner(str(driver(NATIVE)), self._means.limits)
         path = self._means.objects / point.file_name
         with (raw / PREVAIL_RAW).open("w") as file:
             for section, name in runner.programs(prevail, path):
