@@ -41,7 +41,6 @@ def draw_all(
     output: FigureFiles,
     names: Sequence[str] = (),
     choice: FigureChoice = CHOOSES_ITSELF,
-    source: Mapping[str, str] | None = None,
 ) -> list[Drawn]:
     """Draw every figure of the catalogue (or ``names``) as ``output`` says; one entry per figure, drawn or not.
 
@@ -50,7 +49,7 @@ def draw_all(
     Raises FigureError where no trial is as ``choice`` wants.
     """
     trials = narrowed(chosen(trials, choice.where or {}))
-    draw = partial(_draw_name, trials, output, choice, provenance(trials) if source is None else source)
+    draw = partial(_draw_name, trials, output, choice, provenance(trials))
     processes = None if output.folder else 1
     again = bool(trials["point_id"].duplicated().any())
     drawn = mapped(draw, names or [*CATALOGUE], processes, formats=output.formats, intervals=again)

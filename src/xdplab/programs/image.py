@@ -87,12 +87,12 @@ def decode(code: bytes) -> tuple[Insn, ...]:
     return tuple(Insn(op, regs & 15, regs >> 4, off, imm) for op, regs, off, imm in struct.iter_unpack("<BBhi", code))
 
 
-def read_image(data: bytes, section: str = "xdp", function: str | None = None, *, several: bool = False) -> Image:
+def read_image(data: bytes, section: str = "xdp", function: str | None = None) -> Image:
     """Return the program in ``section`` of an ELF object, or the one that ``function`` names, wherever it is.
 
-    Raises ProgramError if there is none, or more than one and not ``several`` are allowed.
+    Raises ProgramError if there is none, or more than one.
     """
-    return _reading(data, lambda reader: reader.image(section, function, several=several))
+    return _reading(data, lambda reader: reader.image(section, function))
 
 
 def named_by(data: bytes, names: Iterable[str], besides: str) -> list[str]:
@@ -150,7 +150,7 @@ class _Reader:
         table = next((part for part in self.sections if isinstance(part, sections.SymbolTableSection)), None)
         self.symbols = list(table.iter_symbols()) if table else []
 
-    def image(self, section: str, function: str | None, *, several: bool) -> Image:
+    def image(self, section: str, function: str | None) -> Image:
         place = self._place(function) if function else section
         if place not in self.names or place == ".text":
             raise ProgramError(f"the object has no program in section {section!r}", remedy=f"it has {self._programs()}")
@@ -158,7 +158,7 @@ class _Reader:
             raise ProgramError(
                 f"function {function} is in section {place!r}, not in {section!r}", remedy="omit `section`"
             )
-        if not (several or function):
+        if not function:
             self._require_one(place, [name for name, where in self.programs().items() if where == place])
         start, end = self._extent(place, function)
         main = decode(self._bytes(place)[start:end])

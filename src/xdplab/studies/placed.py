@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from xdplab.labs import Lab
 from xdplab.labs.base import HOST
 from xdplab.programs.program import cache_directory
-from xdplab.studies.guests import linked_tool, place_of
+from xdplab.studies.guests import free_lab, linked_tool, place_of
 from xdplab.studies.places import Place, PlaceFacts, harden_words
 
 
@@ -35,6 +36,13 @@ class PlacedSession:
         self.place = self.stack.enter_context(place_of(name, modules, [*tools, *files]))
         self.tool = self.place.put(tool, mode=0o755) if tool else ""
         return self.place
+
+    def enter_lab(self, name: str) -> Lab:
+        """Bring a lab up for this block, whose DUT is the place. Raises as `free_lab` does."""
+        lab = self.stack.enter_context(free_lab(name))
+        release = lab.dut.run(["uname", "-r"]).text.strip()
+        self.place = Place(name, lab.dut, lab.clock or "time", release, f"{lab.label}, Linux {release}")
+        return lab
 
     def leave_block(self) -> None:
         try:

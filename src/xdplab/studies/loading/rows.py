@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -171,9 +171,8 @@ def _parts(way: str | None, raw: Path) -> Iterator[Value]:
         yield from _graph_parts(raw)
     elif way == FENTRY:
         for rank, cycle in enumerate(_cycles(raw / TRACED), start=1):
-            yield from _timed_parts(
-                FENTRY, rank, {"load": cycle["load_ns"], "verify": _verifying(cycle), "jit": cycle["jit_ns"]}
-            )
+            times = {"load": cycle["load_ns"], "verify": _verifying(cycle), "jit": cycle["jit_ns"]}
+            yield from ((step, FENTRY, rank, value) for step, value in times.items() if value is not None)
 
 
 def _sampled(plain: Iterable[Counts], raw: Path) -> Iterator[Row]:
@@ -183,11 +182,6 @@ def _sampled(plain: Iterable[Counts], raw: Path) -> Iterator[Row]:
         low, high = share.interval
         step_of = {"step": step, "source": SAMPLES, "repetition": 1}
         yield step_of | {"ns": share.value * whole, "low": low * whole, "high": high * whole}
-
-
-def _timed_parts(source: str, rank: int, times: Mapping[str, float | None]) -> Iterator[Value]:
-    """Give a value for each step that was reported."""
-    yield from ((step, source, rank, value) for step, value in times.items() if value is not None)
 
 
 def _verifying(cycle: Counts) -> int | None:

@@ -226,7 +226,7 @@ def _compiled(_shown: pd.DataFrame, table: pd.DataFrame) -> str:
     keys = [*NAMED[1:], "kernel"]
     bpf, module = (rows.loc[rows["kind"].eq(kind)] for kind in (BPF, MODULE))
     both = module[[*keys, *_ENDS]].merge(bpf[[*NAMED[1:], *_ENDS]], on=NAMED[1:], suffixes=("", "_b"))
-    values = [(f"{_program(row)}, {row['kernel']}", _by(row, "_b")) for _, row in both.iterrows()]
+    values = [(f"{_program(row)}, {row['kernel']}", _by_other(row)) for _, row in both.iterrows()]
     text = supported(values, "times as long for a module as for BPF")
     return f"compiling takes {text}" if text else ""
 
@@ -247,7 +247,7 @@ def _inserted(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
         insmod = rows.loc[rows["process"].eq(PROCESS_WORDS[INSMOD])]
         others = rows.drop(index=insmod.index)[["process", *_ENDS]]
         both = others.merge(insmod[list(_ENDS)], how="cross", suffixes=("", "_b"))
-        return supported([(row["process"], _by(row, "_b")) for _, row in both.iterrows()], "times insmod")
+        return supported([(row["process"], _by_other(row)) for _, row in both.iterrows()], "times insmod")
 
     return by_place(shown, "a whole process takes", beside)
 
@@ -350,7 +350,7 @@ def _beside(whole: pd.DataFrame) -> str:
     both = sides[0].merge(sides[1], on=["place", "label", "clock", "program", "form", "accesses"], suffixes=("", "_b"))
 
     def beside(rows: pd.DataFrame) -> str:
-        values = [(_program(row), _by(row, "_b")) for _, row in rows.iterrows()]
+        values = [(_program(row), _by_other(row)) for _, row in rows.iterrows()]
         return f"{span(values, exact=rows['clock'].iloc[0] != 'time')} times the same code as a module{_unit(rows)}"
 
     return by_place(both, "loading BPF costs", beside)
@@ -360,9 +360,9 @@ def _program(row: pd.Series) -> str:
     return "one clock read" if pd.isna(row["accesses"]) else f"{row['form']}, N = {row['accesses']}"
 
 
-def _by(row: pd.Series, other: str) -> Estimate:
-    """Return a median by the one whose columns end in ``other``."""
-    return _quotient(row, row[[f"{name}{other}" for name in _ENDS]].set_axis(_ENDS))
+def _by_other(row: pd.Series) -> Estimate:
+    """Return a median by the one whose columns end in ``_b``."""
+    return _quotient(row, row[[f"{name}_b" for name in _ENDS]].set_axis(_ENDS))
 
 
 def _quotient(row: pd.Series, other: pd.Series) -> Estimate:

@@ -14,7 +14,7 @@ from xdplab.programs.build import build
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import UserProgram
 from xdplab.run.waiting import WAITS
-from xdplab.studies.guests import free_lab, tool_in
+from xdplab.studies.guests import tool_in
 from xdplab.studies.neighbour.points import (
     ARMS,
     OBJECT,
@@ -27,7 +27,6 @@ from xdplab.studies.neighbour.points import (
 from xdplab.studies.neighbour.rows import VIEWS, NeighbourFacts, results, table_of, tables_of
 from xdplab.studies.neighbour.tcp import hold_addresses, offloads, require_tool, transfer
 from xdplab.studies.placed import PlacedSession
-from xdplab.studies.places import Place
 from xdplab.studies.points import ONE_MACHINE, StudyPlan, StudyPlanning, StudyTrial
 from xdplab.studies.study_kind import study_kind
 
@@ -48,15 +47,13 @@ class NeighbourStudy(PlacedSession):
 
     def enter_block(self, trials: Sequence[StudyTrial[NeighbourPoint]]) -> None:
         name = trials[0].point.place
-        lab = self._lab = self.stack.enter_context(free_lab(name))
+        lab = self._lab = self.enter_lab(name)
         if lab.clock != "time":
             raise UnsupportedError(f"{name}: {lab.label}: TCP needs time", remedy="netns, vm:KERNEL:kvm, an inventory")
         require_tool(lab)
         self.tool = tool_in(lab, lab.dut, "xdpload")
         await_nothing_attached(lab.dut, lab.dut_interface)
         hold_addresses(lab, self.stack)
-        release = lab.dut.run(["uname", "-r"]).text.strip()
-        self.place = Place(name, lab.dut, "time", release, f"{lab.label}, Linux {release}")
 
     def measure(self, trial: StudyTrial[NeighbourPoint], raw: Path, facts: NeighbourFacts) -> None:
         lab, point = self._lab, trial.point

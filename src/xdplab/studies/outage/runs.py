@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xdplab.run.waiting import WAITS
-from xdplab.studies.guests import free_lab
 from xdplab.studies.outage.bench import OutageBench, OutageFacts
 from xdplab.studies.outage.points import OutagePoint, OutageRequest, gather, smallest
 from xdplab.studies.outage.rows import VIEWS, results, table_of, tables_of
 from xdplab.studies.placed import PlacedSession
-from xdplab.studies.places import Place
 from xdplab.studies.points import StudyPlanning, StudyTrial
 from xdplab.studies.study_kind import study_kind
 
@@ -26,11 +24,7 @@ class OutageStudy(PlacedSession):
         self._bench: OutageBench | None = None
 
     def enter_block(self, trials: Sequence[StudyTrial[OutagePoint]]) -> None:
-        name = trials[0].point.place
-        lab = self.stack.enter_context(free_lab(name))
-        self._bench = OutageBench.at(lab)
-        release = lab.dut.run(["uname", "-r"]).text.strip()
-        self.place = Place(name, lab.dut, lab.clock or "time", release, f"{lab.label}, Linux {release}")
+        self._bench = OutageBench.at(self.enter_lab(trials[0].point.place))
 
     def measure(self, trial: StudyTrial[OutagePoint], raw: Path, facts: OutageFacts) -> None:
         assert self._bench is not None  # the runner enters the block first

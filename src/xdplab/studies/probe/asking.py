@@ -135,7 +135,7 @@ class PortProbe:
         ).changed(flows=1, src_mac=lab.dut_mac, dst_mac=lab.tg_mac, receive=False)  # fmt: skip
         before = self._heard_by_tg()
         with ExitStack() as stack:
-            if self._works("mode", "native"):
+            if self._works("native"):
                 stack.enter_context(bench.loaded("native"))
             self._announced = bench.announcement()["features"]
             generator = stack.enter_context(Generator(bench.host, settings, bench.xdpgen_here, deadline_s=SESSION_S))
@@ -230,7 +230,7 @@ class PortProbe:
             set_queues(bench.end, bench.others[0] if bench.others else None, number)
         if bench.lab is None:
             return "set, and read back: no sender of frames"
-        mode = next((mode for mode in ("native", "generic") if self._works("mode", mode)), "generic")
+        mode = next((mode for mode in ("native", "generic") if self._works(mode)), "generic")
         with (
             bench.sending(flows=FLOWS, queues=number if bench.others else 1, receive=False) as generator,
             bench.loaded(mode) as loader,
@@ -331,11 +331,11 @@ class PortProbe:
             text = re.sub(rf"\b{re.escape(end.interface)}\b", called, text)
         return "; ".join(dict.fromkeys(text.split("; ")))
 
-    def _works(self, topic: str, question: str) -> bool:
-        return any((a.topic, a.question, a.result) == (topic, question, "works") for a in self.answers)
+    def _works(self, mode: str) -> bool:
+        return any((a.topic, a.question, a.result) == ("mode", mode, "works") for a in self.answers)
 
     def _require_mode(self, mode: str) -> None:
-        if not self._works("mode", mode):
+        if not self._works(mode):
             raise NotTried(f"no program attaches in mode {mode}")
 
 

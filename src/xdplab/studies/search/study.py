@@ -265,10 +265,8 @@ def _summary(share: float, histogram: Histogram | None) -> LatencyAt:
     return LatencyAt(share, histogram.count, p50, p90, p99, histogram.max)
 
 
-def largest_accesses(
-    throughput: Callable[[int], float], share: float, *, most: int = MOST_ACCESSES, width: float = WIDTH
-) -> Bisected:
-    """Find N within ``width`` of itself: doubled until the share is lost, then halved between the two.
+def largest_accesses(throughput: Callable[[int], float], share: float, *, most: int = MOST_ACCESSES) -> Bisected:
+    """Find N within `WIDTH` of itself: doubled until the share is lost, then halved between the two.
 
     ``throughput(N)`` returns frames per second; it is taken to fall with N, which the caller's findings check.
     """
@@ -284,7 +282,7 @@ def largest_accesses(
     if step > most:
         return Bisected(share, most_kept, None, tuple(measured))
     too_many = step
-    while too_many - most_kept > max(1, width * too_many):
+    while too_many - most_kept > max(1, WIDTH * too_many):
         middle = (most_kept + too_many) // 2
         most_kept, too_many = (middle, too_many) if reaches(middle) else (most_kept, middle)
     return Bisected(share, most_kept, too_many, tuple(measured))

@@ -185,7 +185,7 @@ def compared(a: Side, b: Side, options: ComparisonOptions) -> ComparedPrograms:
         if metric not in METRICS:
             raise PlanError(f"there is no metric {metric}", remedy=f"there are {', '.join(METRICS)}")
     frame, notes = _joined(a.rows, b.rows)
-    frame = _with_differences(frame, METRICS)
+    frame = _with_differences(frame)
     for condition in options.filters:
         frame = frame[_holds(frame, condition)]
     frame = _sorted(frame, options.sort, metrics)
@@ -233,9 +233,9 @@ def _keys(side: pd.DataFrame, *, sections: bool, alone: bool) -> pd.Series:
     return key
 
 
-def _with_differences(frame: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
+def _with_differences(frame: pd.DataFrame) -> pd.DataFrame:
     changes = {}
-    for metric in metrics:
+    for metric in METRICS:
         a, b = frame[f"{metric}_a"].astype("Float64"), frame[f"{metric}_b"].astype("Float64")
         changes[f"{metric}_diff"] = b - a
         changes[f"{metric}_pct"] = ((b - a) / a.where(a > 0) * 100).mask((a == 0) & (b == 0), 0.0)
