@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from xdplab.errors import LabError, MissingToolError, ProgramError
+from xdplab.labs.base import require_tools
 from xdplab.labs.cache import locked, mark_used, require_space
 
 BUILD_S = 120.0
@@ -128,8 +129,7 @@ def _require_plain(path: Path) -> None:
 def _make(tree: BuildTree, name: str, folder: Path) -> None:
     for path in (tree.path, folder):
         _require_plain(path)
-    if shutil.which("make") is None:
-        raise MissingToolError("no module can be built without make", remedy="apt install make")
+    require_tools("a kernel module", {"make": "make"})
     argv = ["make", "-C", str(tree.path), f"M={folder}", f"ARCH={tree.arch}", f"CC={tree.compiler}", "modules"]
     argv += [f"CROSS_COMPILE={tree.cross}"] if tree.cross else []
     clean = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ} | {"LC_ALL": "C"}

@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
-from xdplab.errors import LabError, MissingToolError, UnsupportedError
+from xdplab.errors import LabError, UnsupportedError
 from xdplab.hosts import Host
-from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace
+from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, require_tools
 from xdplab.labs.cache import cache_dir, native_dir
 from xdplab.labs.guests.keepers import GuestKeepers, KeeperScript, evicted_bytes
 from xdplab.labs.guests.keepers import arrangement as arrangement
@@ -124,7 +124,7 @@ def up(instance: str, uid: int, *, lease: bool = False) -> bool:
     """
     if KEEPERS.is_up(uid, instance):
         return False
-    _require_tools()
+    require_tools("a uml lab", _NEEDED)
     require_namespaces()
     kernel = package()
     folder = _own_dir(instance)
@@ -161,13 +161,6 @@ def _own_dir(instance: str) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
-
-
-def _require_tools() -> None:
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    missing = sorted({package for tool, package in _NEEDED.items() if shutil.which(tool, path=path) is None})
-    if missing:
-        raise MissingToolError(f"a uml lab needs {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
 
 
 def require_namespaces() -> None:

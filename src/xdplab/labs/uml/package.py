@@ -21,7 +21,8 @@ from typing import Any
 
 from elftools.elf.elffile import ELFFile
 
-from xdplab.errors import LabError, MissingToolError
+from xdplab.errors import LabError
+from xdplab.labs.base import require_tools
 from xdplab.labs.cache import locked, make, mark_used
 from xdplab.labs.guests.modules import BuildTree, build, compiler_for
 from xdplab.labs.vm import archive
@@ -88,7 +89,7 @@ ARCH = "um"
 PREPARE_S = 300.0
 """Seconds the source may take to be prepared; it takes five, on a busy machine twenty."""
 
-TOOLS = ("bc", "make")
+TOOLS = {"bc": "bc", "make": "make"}
 """The programs that its build calls besides the compiler; each is a package of that name."""
 
 _TREE_MB = 400
@@ -108,7 +109,7 @@ def tree() -> BuildTree:
     Raises MissingToolError naming the packages that are missing, LabError where the archive no longer has that source,
     or this machine no compiler for it.
     """
-    _require_tools()
+    require_tools("a module for uml", TOOLS)
     kernel = package()
     argv = [str(kernel.kernel), "--showconfig"]
     config = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
@@ -140,14 +141,6 @@ def tests_module() -> Path:
     """
     headers = tree()
     return build(headers, "test_bpf", {"test_bpf.c": (headers.path / _TESTS).read_bytes()})
-
-
-def _require_tools() -> None:
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
-    if missing:
-        raise MissingToolError(
-            f"no module can be built for uml without {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}"
-        )
 
 
 def _unpack(source: Path, folder: Path) -> None:

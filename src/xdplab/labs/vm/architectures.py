@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 
-from xdplab.errors import LabError, MissingToolError
-from xdplab.labs.base import ARCHITECTURE_MARK
+from xdplab.errors import LabError
+from xdplab.labs.base import ARCHITECTURE_MARK, require_tools
 
 
 @dataclass(frozen=True)
@@ -35,21 +34,14 @@ class Architecture:
     def compiler(self) -> str:
         """Return the name of the compiler for its programs. Raises MissingToolError naming the packages."""
         name = f"{self.triplet}-gcc"
-        if shutil.which(name) is None:
-            packages = f"gcc-{self.triplet} libc6-dev-{self.name}-cross"
-            raise MissingToolError(
-                f"a program for a guest of {self.name} needs {name}", remedy=f"apt install {packages}"
-            )
+        require_tools(
+            f"a program for a guest of {self.name}", {name: f"gcc-{self.triplet} libc6-dev-{self.name}-cross"}
+        )
         return name
 
     def tool(self) -> str:
         """Return the path of its QEMU. Raises MissingToolError naming the packages."""
-        path = shutil.which(self.qemu)
-        if path is None:
-            raise MissingToolError(
-                f"a guest of {self.name} needs {self.qemu}", remedy=f"apt install {' '.join(self.packages)}"
-            )
-        return path
+        return require_tools(f"a guest of {self.name}", {self.qemu: " ".join(self.packages)})[self.qemu]
 
 
 KNOWN: dict[str, Architecture] = {

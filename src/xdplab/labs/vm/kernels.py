@@ -16,7 +16,6 @@ import functools
 import hashlib
 import json
 import lzma
-import os
 import re
 import shutil
 import struct
@@ -28,8 +27,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from xdplab.errors import LabError, MissingToolError
-from xdplab.labs.base import ARCHITECTURE_MARK, MITIGATED, OWN_KERNEL
+from xdplab.errors import LabError
+from xdplab.labs.base import ARCHITECTURE_MARK, MITIGATED, OWN_KERNEL, require_tools
 from xdplab.labs.cache import cache_dir, locked, make, mark_used, require_space
 from xdplab.labs.vm import architectures, archive, initramfs
 from xdplab.labs.vm.architectures import Architecture
@@ -418,11 +417,8 @@ def _require_form(name: str) -> None:
 
 
 def _tool(*argv: str) -> None:
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    tool = shutil.which(argv[0], path=path)
-    if tool is None:
-        raise MissingToolError(f"`{argv[0]}` is not installed", remedy="install kmod")
-    done = subprocess.run([tool, *argv[1:]], capture_output=True, text=True, check=False)
+    tools = require_tools("a kernel of a guest", {argv[0]: "kmod"})
+    done = subprocess.run([tools[argv[0]], *argv[1:]], capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"`{' '.join(argv)}`: {done.stderr.strip()[-300:]}")
 

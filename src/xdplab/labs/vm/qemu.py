@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdplab.errors import LabError, MissingToolError
+from xdplab.labs import base
 from xdplab.labs.base import Clock
 from xdplab.labs.cache import cache_dir
 from xdplab.labs.netns import host as netns_host
@@ -147,24 +147,15 @@ CONTROL, MONITOR, INITRD = "{control}", "{monitor}", "{initrd}"
 
 def require_tools() -> dict[str, str]:
     """Return the paths of QEMU and of a static busybox. Raises LabError naming the packages that are missing."""
-    paths = {QEMU: shutil.which(QEMU), "busybox": _static_busybox(), "setpriv": shutil.which("setpriv")}
-    packages = {QEMU: "qemu-system-x86", "busybox": "busybox-static", "setpriv": "util-linux"}
-    paths |= {tool: shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") for tool in _INSIDE}
-    packages |= _INSIDE
-    missing = sorted({packages[tool] for tool, path in paths.items() if path is None})
-    if missing:
-        raise MissingToolError(f"a guest needs {', '.join(missing)}", remedy=f"apt install {' '.join(missing)}")
-    return {tool: path for tool, path in paths.items() if path is not None}
+    here = {QEMU: "qemu-system-x86", "busybox": "busybox-static", "setpriv": "util-linux"}
+    tools = base.require_tools("a guest", here | _INSIDE)
+    if b"/ld-linux" in Path(tools["busybox"]).read_bytes():
+        raise MissingToolError("a guest needs a static busybox", remedy="apt install busybox-static")
+    return tools
 
 
 _INSIDE = {"modprobe": "kmod", "ip": "iproute2", "ethtool": "ethtool", "sshd": "openssh-server"}
 """The programs that the guest uses from this machine's root, and their packages."""
-
-
-def _static_busybox() -> str | None:
-    path = shutil.which("busybox")
-    is_static = path is not None and b"/ld-linux" not in Path(path).read_bytes()
-    return path if is_static else None
 
 
 @dataclass(frozen=True)

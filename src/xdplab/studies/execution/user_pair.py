@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -16,7 +15,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from xdplab import yaml_errors
 from xdplab.compiler import find_clang
-from xdplab.errors import MissingToolError, PlanError, ProgramError
+from xdplab.errors import PlanError, ProgramError
+from xdplab.labs.base import require_tools
 from xdplab.trust import read_source
 from xdplab.yaml_file import composed, read_yaml, yaml_words
 
@@ -123,8 +123,7 @@ def _make(folder: Path, product: str) -> bytes:
         for relative, content in _sources(folder, _trusted).items():
             (work / relative).parent.mkdir(parents=True, exist_ok=True)
             (work / relative).write_bytes(content)
-        if shutil.which("make") is None:
-            raise MissingToolError("there is no make on this machine", remedy="apt install make")
+        require_tools("a pair of your own", {"make": "make"})
         argv = ["timeout", "--kill-after=5", f"{MAKE_S:g}", "make", f"CLANG={find_clang()}", product]
         done = subprocess.run(argv, cwd=work, capture_output=True, text=True, errors="replace")
         if done.returncode or not (work / product).is_file():

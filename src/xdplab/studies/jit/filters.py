@@ -9,7 +9,6 @@ BSD Packet Filter" (1993).
 from __future__ import annotations
 
 import operator
-import shutil
 import socket
 import struct
 import subprocess
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from xdplab.errors import PlanError, ProgramError
+from xdplab.labs.base import path_of
 
 LOAD, LOAD_X, ALU, JUMP, RETURN, MISC = 0, 1, 4, 5, 6, 7
 WORD, HALF, BYTE = 0x00, 0x08, 0x10
@@ -369,7 +369,7 @@ def errno_of(action: int) -> int:
 
 def tcpdump() -> str | None:
     """Return the path of tcpdump, which compiles expressions; None if there is none."""
-    return shutil.which("tcpdump", path="/usr/bin:/usr/sbin:/sbin:/usr/local/sbin")
+    return path_of("tcpdump")
 
 
 def compiled(expression: str) -> tuple[Op, ...]:

@@ -5,7 +5,6 @@ its loadable object (a BPF object or a module of the same text), and the time to
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import shutil
 import tempfile
@@ -17,6 +16,7 @@ from elftools.elf.elffile import ELFFile
 
 from xdplab.compiler import find_clang, run_tool
 from xdplab.errors import ProgramError, UnsupportedError
+from xdplab.labs.base import path_of
 from xdplab.labs.guests import modules
 from xdplab.labs.guests.modules import BuildTree
 from xdplab.programs.build import BuiltProgram, build, compile_command
@@ -210,7 +210,7 @@ _PACKAGES = {"insmod": "kmod", "rmmod": "kmod", "bpftool": "bpftool", "rm": "cor
 
 def _tool(name: str) -> list[str]:
     """Return the path of a command of this machine, whose root file system guests have. Raises UnsupportedError."""
-    path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/bin:/bin")
+    path = path_of(name)
     if path is None:
         raise UnsupportedError(f"there is no {name}", remedy=f"apt install {_PACKAGES[name]}")
     return [path]
