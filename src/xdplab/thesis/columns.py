@@ -98,11 +98,12 @@ _REASONS = {
     if column.kind != "factor" and column not in ACROSS_TRIALS and column.name not in (*JUDGED, "null_reasons")
 }
 """Columns that the logs give, or could have given; a factor may be null without a reason."""
+_WITH_REASON = frozenset(_REASONS)
 
 
 def reasons_text(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
     """Return ``reasons`` as a JSON object, with one more reason for each column that is null and has none."""
-    null = frozenset(column for column in _REASONS if row.get(column) is None and column not in reasons)
+    null = _WITH_REASON.difference(reasons, [column for column, value in row.items() if value is not None])
     return _text_of(null, frozenset(reasons.items()))
 
 

@@ -127,9 +127,12 @@ def parse_generator_log(data: bytes, *, seconds: int = 60) -> GeneratorLog:
 
 def parse_generator_logs(logs: Sequence[bytes], seconds: Sequence[int]) -> list[GeneratorLog]:
     """Return the content of each log, as ``parse_generator_log`` does, in a third of the time where they are alike."""
-    if len(logs) > 1 and (runs := _alike(logs, max(seconds))):
+    if len(logs) < 2:
+        return [parse_generator_log(data, seconds=planned) for data, planned in zip(logs, seconds, strict=True)]
+    if runs := _alike(logs, max(seconds)):
         return [GeneratorLog((run,), ()) for run in runs]
-    return [parse_generator_log(data, seconds=planned) for data, planned in zip(logs, seconds, strict=True)]
+    half = len(logs) // 2
+    return [*parse_generator_logs(logs[:half], seconds[:half]), *parse_generator_logs(logs[half:], seconds[half:])]
 
 
 def _alike(logs: Sequence[bytes], seconds: int) -> list[GeneratorRun] | None:
@@ -140,14 +143,13 @@ def _alike(logs: Sequence[bytes], seconds: int) -> list[GeneratorRun] | None:
     if width is None or any(
         not data.startswith(header)
         or not data.endswith(b"\n")
-        or data.count(b"\n") != lines + 1
-        or data.count(b"Time") != 1
+        or len(data) != len(logs[0])
         or unreadable(data, b"Time")
         for data in logs
     ):
         return None
     table = _at_once(b"".join([data[end:] for data in logs]), width)
-    if table is None:
+    if table is None or len(table[0]) != len(logs) * lines:
         return None
     tables, decimals = table[0].reshape(len(logs), lines, width), table[1]
     cores = tables[0, :, -2]

@@ -32,7 +32,7 @@ from xdplab.thesis.rules import judged_import
 from xdplab.thesis.samples import SCHEMA, TrialSamples, generator_part, samples_tables, sar_parts
 from xdplab.thesis.source import Found, Measured, MeasuredProgram, Problem, RawLog, parse_program, raw_logs
 
-BATCH = 16  # logs that are parsed together: as much as fits a CPU's cache
+BATCH = 64  # logs that are parsed together, where they are alike; else their halves
 
 
 @dataclass(frozen=True, eq=False)

@@ -302,7 +302,7 @@ def _with_stage(trials: pd.DataFrame) -> pd.DataFrame:
     """
     af_xdp = trials["mode"].eq("af_xdp") & trials["verdict"].eq("valid") & trials["limited_by"].eq("dut")
     names = (*SERIES_AND_REPETITION, "accesses", "forwarded_pps", "softirq_by_cpu_percent")
-    of_af_xdp = plain(trials[af_xdp.fillna(False).astype(bool)], names)
+    of_af_xdp = plain(trials.loc[af_xdp.fillna(False).astype(bool), list(names)], names)
     of_af_xdp = of_af_xdp[of_af_xdp["forwarded_pps"] > 0]
     all_times, all_n = 1e9 / of_af_xdp["forwarded_pps"].to_numpy(), of_af_xdp["accesses"].to_numpy()
     shares = of_af_xdp["softirq_by_cpu_percent"].to_numpy()

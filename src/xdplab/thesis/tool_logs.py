@@ -75,8 +75,8 @@ def parse_sar_texts(logs: Sequence[bytes]) -> list[SarText]:
     bad = [unreadable(data, b"Linux ") for data in logs]
     if not any(bad) and (texts := _at_once(logs)) is not None:
         return texts
-    if len(logs) > 1:
-        return [parse_sar_text(data) for data in logs]
+    if (half := len(logs) // 2) > 0:
+        return parse_sar_texts(logs[:half]) + parse_sar_texts(logs[half:])
     (data,), (anomaly,) = logs, bad
     if anomaly is None:
         return [_by_line(data)]
