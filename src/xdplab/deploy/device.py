@@ -100,9 +100,6 @@ class Applied:
             )
         return self
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def _rounded_weights(requested: Value, obtained: Value | None) -> bool:
     """Tell whether a table approximates the requested weights: ethtool's own division gives the obtained ones.
