@@ -29,8 +29,8 @@ def state_root() -> Path:
 
 def cache_root() -> Path:
     """Return the folder of the user's cache of this program: $XDPLAB_CACHE, or xdplab in the user's cache directory."""
-    base = os.environ.get("XDPLAB_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "xdplab"
-    return Path(base)
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "xdplab"
+    return Path(os.environ.get("XDPLAB_CACHE") or base)
 
 
 def newest(folder: str) -> list[Any]:

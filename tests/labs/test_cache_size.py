@@ -15,6 +15,7 @@ from xdplab.doctor.machine import CHECKS
 from xdplab.errors import PlanError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import cache
+from xdplab.resources import cache_root
 
 MB = 1_000_000
 DAYS = {"kernels/6.1.0_1": 30, "kernels/5.10.0_1": 20, "headers/6.1.0_1": 10, "modules/abc": 1, "vm/states/s": 0.1}
@@ -34,6 +35,24 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "kernels" / ".lock").touch()
     monkeypatch.setattr(labs, "status", lambda: [])
     return root
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"XDG_CACHE_HOME": "/x"}, "/x/xdplab"),
+        ({"XDG_CACHE_HOME": "", "HOME": "/home/me"}, "/home/me/.cache/xdplab"),  # not a folder of where it runs
+        ({"XDG_CACHE_HOME": "/x", "XDPLAB_CACHE": "/y"}, "/y"),
+    ],
+)
+def test_the_cache_lies_where_the_user_says(
+    variables: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_CACHE_HOME", "XDPLAB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert cache_root() == Path(folder)
 
 
 def names() -> list[str]:
