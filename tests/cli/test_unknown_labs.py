@@ -35,7 +35,7 @@ UNKNOWN = {
     "netns:a/b": "letters, digits",
     "vm:9.9": ", ".join(kernels.KNOWN),
     "vm:6.1:warp": "count",
-    "nosuch.yaml": "inventory",
+    "nosuch.yml": "No such file",
 }
 """Names, and what each answer offers instead."""
 

@@ -155,7 +155,9 @@ def test_another_process_restores_after_a_kill_any_number_of_times(lab, tmp_path
 def test_a_device_made_anew_under_the_same_name_is_not_given_the_old_state(lab, tmp_path):
     host, state = lab.dut.host, str(tmp_path)
     apply(host, "vd0", {"link.mtu": 2000})
+    (said := Path(unrestored_path("vd0", state))).write_text("what was not restored of one before")
     remember(host, "vd0", state)
+    assert not said.exists()
     host.run(["ip", "link", "del", "vd0"])
     lab.link()
     assert restore_remembered(host, "vd0", state) is None

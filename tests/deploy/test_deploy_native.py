@@ -37,6 +37,7 @@ def test_a_room_is_built_once_and_again_when_its_source_changes(small_room: Path
     host, cache = LocalHost(), str(tmp_path / "cache")
     binary = build_tool(host, "hello", cache)
     assert host.run([binary]).text == "hello\n"
+    assert Path(binary).parent.stat().st_mode & 0o777 == 0o755, "other users of the cache may read it"
     built = Path(binary).stat().st_mtime_ns
     assert build_tool(host, "hello", cache) == binary
     assert Path(binary).stat().st_mtime_ns == built

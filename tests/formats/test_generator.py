@@ -167,6 +167,11 @@ def test_refusal_names_the_line(lines: tuple[dict[str, object], ...], line: int)
         parse_output(text(*lines))
 
 
+def test_a_line_that_is_no_json_is_named() -> None:
+    with pytest.raises(FormatError, match="line 7:"):
+        parse_line("{", 7)
+
+
 @pytest.mark.parametrize(("lines", "bursts"), [((SUMMARY, HISTOGRAM), 2), ((INTERVAL,), 0)])
 def test_bursts_are_counted_by_the_last_line(lines: tuple[dict[str, object], ...], bursts: int) -> None:
     with pytest.raises(FormatError, match="whole bursts"):

@@ -23,7 +23,7 @@ PTYPE = "Type Device      Function | ALL  vd0      packet_rcv | ALL  eth0     pa
             "absent: No such file",
         ),
         (f"port.device\tvd0\n/proc/net/ptype\t{PTYPE}", "port.sniffers", "packet_rcv"),
-        ("bpf.tracing\ttracing:count_taken kprobe:spy ", "bpf.tracing", "kprobe:spy"),
+        ("bpf.tracing\ttracing:count_taken kprobe:spy fentry:a ", "bpf.tracing", "fentry:a kprobe:spy"),  # in any order
     ],
 )
 def test_a_setting_has_a_name_without_its_folder(line: str, name: str, value: str) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,8 @@ def test_arguments_arrive_as_they_are(host: Host) -> None:
     nasty = ["a b", "", "$HOME", "`id`", "it's", 'say "hi"', "*", "back\\slash", "new\nline", "ünï"]
     result = host.run(["printf", "%s\\0", *nasty])
     assert result.stdout.decode().split("\0")[:-1] == nasty
+    session = host.run(["cut", "-d", " ", "-f", "6", "/proc/self/stat"]).text
+    assert int(session) != os.getsid(0), "its terminal, and with it Ctrl-C, is not the user's"
 
 
 def test_both_streams_are_drained_however_much_comes(host: Host) -> None:

@@ -99,6 +99,8 @@ def test_an_open_number_of_repetitions_has_an_order(kind: str, within: object, b
         for blocks in (base["blocks"][:1], [*base["blocks"], {}]):
             with pytest.raises(PlanError, match=f"this plan has {len(blocks)}"):
                 parse_plan({"name": "t", "blocks": blocks, kind: within})
+        with pytest.raises(PlanError, match="a race has an answer of its own"):
+            parse_plan(base | {kind: within, "claims": [{"none": {"count": "lost_packets", "exactly": 0}}]})
 
 
 @settings(deadline=None)

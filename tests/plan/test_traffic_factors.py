@@ -235,6 +235,8 @@ def test_flows_in_one_place_are_three_factors() -> None:
         (flows, skew, 500) for flows in (64, 1_000_000) for skew in ("uniform", "zipf 1.1")
     }
     assert points(flows={"count": 64, "skew": "uniform", "churn": 0}) == points()
+    with pytest.raises(PlanError, match="churn"):
+        points(flows={"count": 64, "churn": "500/sec"})
 
 
 def test_a_plan_allows_the_flows_of_the_generator_that_has_most() -> None:

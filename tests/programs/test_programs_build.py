@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -69,7 +70,7 @@ def test_a_directory_holds_everything_about_its_program(cache):
     assert wanted <= names
     facts = json.loads((built.directory / "build.json").read_text())
     assert facts["program"] == asdict(ProgramSpec("chase", 100)), "also what it leaves out, as null"
-    assert facts["maps"] == ["working_set"]
+    assert (facts["function"], facts["maps"]) == ("xdplab_chase", ["working_set"])
     assert "bpf_map_lookup_elem" in (built.directory / "disassembly.txt").read_text()
     for path in built.directory.iterdir():
         assert os.fsencode(cache) not in path.read_bytes(), f"{path.name} names this machine's folders"
@@ -129,6 +130,9 @@ def test_unrolled_code_that_the_compiler_does_not_end_with_says_what_to_do(cache
     monkeypatch.setattr("xdplab.compiler.COMPILE_DEADLINE_S", 0.2)
     with pytest.raises(ProgramError, match=r"did not end within 0 s \(fewer than 30,000 accesses, or `form: bounded`"):
         build(ProgramSpec("array", 30_000, form="unrolled"), cache)
+    monkeypatch.setattr("xdplab.compiler.COMPILE_DEADLINE_S", 0.001)
+    with pytest.raises(ProgramError, match=r"did not end within 0 s$"):
+        build(ProgramSpec("array", 30_001), cache)
 
 
 def test_a_missing_section_is_named_with_those_there_are(own, cache):
@@ -179,6 +183,10 @@ def test_an_object_file_is_taken_as_it_is(own, cache, tmp_path):
 
 def test_a_missing_compiler_is_said(monkeypatch):
     find_clang.cache_clear()
+    monkeypatch.setenv("CLANG", sys.executable)  # the user's choice comes first
+    assert find_clang() == sys.executable
+    find_clang.cache_clear()
+    monkeypatch.delenv("CLANG")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(MissingToolError, match=r"no clang on this machine.*clang 14 or newer"):
         find_clang()
@@ -190,6 +198,7 @@ def test_the_notebooks_program_shows_itself(cache):
     assert "static __always_inline __u64 workload" in one.source
     assert repr(one).startswith("Program(array-read-100: N = 100 proved: 100 loads, 0 stores per packet;")
     assert "<summary>source</summary><pre>" in one._repr_html_()
+    assert "#include &lt;linux/bpf.h&gt;" in one.source._repr_html_()
     assert "call bpf_map_lookup_elem" in one.disassembly
     assert one.proof.accesses == 100
 

@@ -198,6 +198,7 @@ def test_a_frame_that_is_not_swapped_or_changed_elsewhere_is_found_out(end: slic
         ([Insn(0xD3, 10, 0, -8, 0)], "does not know the BPF instruction 0xd3"),  # of one byte
         ([Insn(0xDB, 10, 0, -8, 0x10)], "does not know the BPF instruction 0xdb"),
         ([Insn(0x3F, 1, 2, 1, 0)], "does not know the BPF instruction 0x3f"),  # signed
+        ([Insn(0x85, 0, 3, 0, 8), Insn(EXIT, 0, 0, 0, 0)], "does not know the BPF instruction 0x85"),  # by another id
         ([Insn(0xF5, 10, 0, -8, 0)], "does not know the BPF instruction 0xf5 at 0"),
     ],
 )
@@ -330,6 +331,7 @@ def test_a_listing_names_maps_and_subprograms() -> None:
         "     4: call pc+3", "     5: call a", "     6: goto +1", "     7: goto +0", "     8: call b", "     9: exit",
     ]  # fmt: skip
     assert steps.text(insns[0], 2) == "r1 = 0x200000001 ll"
+    assert steps.text(Insn(0x3F, 1, 2, 1, 0)) == "r1 /= r2 off=1"  # signed
 
 
 def test_bytes_that_are_copied_from_a_frame_and_back_leave_what_lies_beside_them():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from xdplab.errors import PlanError
+from xdplab.errors import PlanError, ProgramError
 from xdplab.plan.points import ProgramFactors
 from xdplab.programs.source import hash_bits, map_contents, random_cycle, source, user_source, user_state
 from xdplab.programs.spec import ACCESSING, FORMS, MAP_TYPES, OPS, ProgramSpec, UserProgram, program_of
@@ -157,6 +157,11 @@ def test_the_workload_is_the_same_text_in_the_kernel_and_in_user_space(spec):
     assert ("#define ACCESSES" in kernel) == bool(spec.accesses)
 
 
+def test_a_map_that_user_space_lacks_has_no_twin():
+    with pytest.raises(ProgramError, match="has no twin in user space"):
+        user_source(ProgramSpec("lookup", 1, map_type="lru_hash"))
+
+
 @settings(deadline=None)
 @given(specs())
 def test_what_fills_the_maps_fits_the_working_set(spec):
@@ -195,3 +200,4 @@ def test_programs_are_formatted_as_hand_written_ones_are(workload, map_type, for
             command = ["clang-format", f"--style=file:{style}", "--assume-filename=program.c"]
             formatted = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
             assert formatted == text
+            assert text.endswith("\n")  # which clang-format 14 does not ask for

@@ -60,6 +60,7 @@ FILES: dict[str, Callable[[Path], object]] = {
     "a program's name": lambda run: change(run, lambda events: of_first(events)["facts"].update(program_hash="../x")),
     "search.json": lambda run: (run / "search.json").write_text("[]"),
     "search.json of others": lambda run: (run / "search.json").write_text('{"profile": 5}'),
+    "search.json of brackets": lambda run: (run / "search.json").write_text("[" * 100_000),
     "points.json": lambda run: ((run / "plan.yaml").write_text("study: jit"), (run / "points.json").write_text("[]")),
     "plan.yaml": lambda run: (run / "plan.yaml").write_bytes(b"\xff\xfe"),
     "a plan that is no YAML": lambda run: (run / "plan.yaml").write_text("a: ["),

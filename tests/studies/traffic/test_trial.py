@@ -213,6 +213,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     }.items():  # fmt: skip
         monkeypatch.setattr(module, name, calls.of(name, answer))
     monkeypatch.setattr(Side, "calls", calls)
+    monkeypatch.setattr(module.maker, "await_loaded", calls.of("the maker is loaded"))
     monkeypatch.setattr(module, "KernelSide", Side)
     monkeypatch.setattr(module, "ThreadPoolExecutor", AtOnce)
     monkeypatch.setattr("xdplab.studies.traffic.passes.ThreadPoolExecutor", AtOnce)
