@@ -20,6 +20,8 @@ ALONE = re.compile(r"pytest\.mark\.(guest|machine)\b")
 # A shell without job control makes its background processes ignore Ctrl-C, and children inherit that; but the programs
 # under test must receive it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# An end by SIGTERM, too, leaves no fixture's lab, setting or process.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 # With it jsonschema, which nbformat brings, makes grammars of addresses: 1.5 s, and no schema here needs them.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]

@@ -50,7 +50,9 @@ def serve(requests: socket.socket) -> None:
                 requests.send(json.dumps({"ended": pid, "status": os.waitpid(pid, 0)[1]}).encode())
                 continue
             message, files, _, _ = socket.recv_fds(requests, MESSAGE_BYTES, 2)
-            if not message:
+            if not message:  # those who asked are gone, also if they were killed
+                for pid in running.values():
+                    os.kill(pid, signal.SIGTERM)
                 return
             pid = os.fork()
             if pid == 0:

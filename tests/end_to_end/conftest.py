@@ -86,13 +86,13 @@ def attached(host: Any, interface: str) -> bool:
 
 @pytest.fixture(scope="session")
 def lab_name(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return a netns lab; with XDPLAB_TEST_INVENTORY set, an inventory that names its hosts as servers."""
+    """Return a netns lab; with XDPLAB_TEST_INVENTORY set, an inventory that names its hosts as servers.
+
+    It ends with this process, however that ends: in a network namespace of the tests' own nobody would find it.
+    """
     name = f"netns:e2e-{secrets.token_hex(4)}"
-    labs.up(name)
-    try:
+    with labs.use_lab(name):
         yield _inventory_of(name, tmp_path_factory.mktemp("rack")) if "XDPLAB_TEST_INVENTORY" in os.environ else name
-    finally:
-        labs.down(name)
 
 
 def _inventory_of(name: str, folder: Path) -> str:

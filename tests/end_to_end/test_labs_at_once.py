@@ -38,11 +38,10 @@ TURNS = (
 @pytest.fixture
 def three() -> Iterator[list[str]]:
     names = [f"netns:at-once-{secrets.token_hex(3)}-{letter}" for letter in "abc"]
-    for name in names:
-        labs.up(name)
-    yield names
-    for name in names:
-        labs.down(name)
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            stack.enter_context(labs.use_lab(name))
+        yield names
 
 
 def first_to_finish(folder: Path) -> str | None:

@@ -444,11 +444,8 @@ def _recover(out: Path, lab_name: str, outcome: dict[str, Any]) -> None:
 @contextmanager
 def lab_of_its_own() -> Iterator[str]:
     name = f"netns:faults-{secrets.token_hex(3)}"
-    labs.up(name)
-    try:
+    with labs.use_lab(name):
         yield name
-    finally:
-        labs.down(name)
 
 
 def struck(points: Sequence[Point]) -> list[dict[str, Any]]:

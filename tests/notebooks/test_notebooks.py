@@ -85,12 +85,9 @@ def test_counts_and_times_of_two_programs_stand_beside_each_other(tmp_path: Path
     folder = tmp_path / "notebooks"
     shutil.copytree(NOTEBOOKS, folder, ignore=shutil.ignore_patterns("results", ".ipynb_checkpoints"))
     notebook = nbformat.read(folder / "09_why_slower.ipynb", as_version=4)
-    labs.up("netns")
-    try:
+    with labs.use_lab("netns"):
         place = {"metadata": {"path": str(folder)}}
         nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3", resources=place).execute()
-    finally:
-        labs.down("netns")
     shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert any("image/png" in output.get("data", {}) for output in shown), "a packet's call stacks"
     times = notebook.cells[-2]["outputs"][-1]["data"]["text/plain"]

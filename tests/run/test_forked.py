@@ -1,6 +1,7 @@
 """What stands in for `python -m xdplab` in other tests behaves as it does."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -48,3 +49,17 @@ def test_several_run_at_once_and_each_ends_by_itself(tmp_path: Path) -> None:
     (tmp_path / "fifo.yaml").write_text(BAD_PLAN)
     assert second.wait(10) == 2
     assert "queus" in second.communicate()[1]
+
+
+def test_what_a_killed_process_began_ends(tmp_path: Path) -> None:
+    """A lab of the tests ends with the last process that uses it."""
+    os.mkfifo(tmp_path / "fifo.yaml")
+    asking = "import time; from tests import forked; print(forked.Started('plan', 'fifo.yaml').pid, flush=True)"
+    argv = [sys.executable, "-c", f"{asking}; time.sleep(99)"]
+    here = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=here) as asked:
+        pid = int(asked.stdout.readline())
+        began = os.pidfd_open(pid)
+        asked.kill()
+    assert select.select([began], [], [], 10)[0]
+    os.close(began)

@@ -3,12 +3,15 @@
 
 import os
 import shutil
+import signal
 import subprocess
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 from _pytest.mark.expression import Expression
+from tests.waiting import until
 
 CHECK = Path(__file__).resolve().parents[2] / "shell" / "check.sh"
 SETUP = '#!/bin/sh\n[ "$1" = --where ] && echo "$PWD/venv" || echo "$1" >>"$PWD/given-back"\n'
@@ -30,9 +33,9 @@ MYPY = '#!/bin/sh\necho "the types"; exit "$CODE_OF_TYPES"\n'
 PARTS = ("rest", "traffic", "guest", "userspace", "types")
 
 
-def check(folder: Path, *argv: str, second: int = 1, **codes: int) -> subprocess.CompletedProcess[str]:
-    """Run check.sh with a pytest whose parts end with these exit codes, and see that nothing is left."""
-    tools = {"ruff": "#!/bin/sh\n", "lint-imports": "#!/bin/sh\n", "mypy": MYPY, "pytest": PYTEST}
+def make(folder: Path, pytest_tool: str) -> Path:
+    """Put check.sh and what it calls into a folder, and return the one for its temporary files."""
+    tools = {"ruff": "#!/bin/sh\n", "lint-imports": "#!/bin/sh\n", "mypy": MYPY, "pytest": pytest_tool}
     files = {"shell/setup.sh": SETUP, **{f"venv/bin/{name}": text for name, text in tools.items()}}
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -40,6 +43,12 @@ def check(folder: Path, *argv: str, second: int = 1, **codes: int) -> subprocess
         (folder / path).chmod(0o755)
     shutil.copy(CHECK, folder / "shell" / "check.sh")
     (temporary := folder / "temporary").mkdir()
+    return temporary
+
+
+def check(folder: Path, *argv: str, second: int = 1, **codes: int) -> subprocess.CompletedProcess[str]:
+    """Run check.sh with a pytest whose parts end with these exit codes, and see that nothing is left."""
+    temporary = make(folder, PYTEST)
     codes = dict.fromkeys(PARTS, 0) | {"second": second} | codes
     own = {f"CODE_OF_{name.upper()}": str(code) for name, code in codes.items()} | {"TMPDIR": str(temporary)}
     argv = ("shell/check.sh", *argv)
@@ -55,6 +64,29 @@ def test_each_part_decides_and_nothing_is_left(tmp_path: Path, codes: dict[str, 
     assert result.returncode == (1 if codes else 0), result.stderr
     for words in ("the traffic part", "the guests", "in user space", "the types"):
         assert words in result.stdout
+
+
+def runs(pid: str) -> bool:
+    """Whether a process has not ended: one that nobody waits for has no arguments."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    return False
+
+
+def test_a_signal_to_the_script_alone_ends_the_tests_and_leaves_nothing(tmp_path: Path) -> None:
+    temporary = make(tmp_path, "#!/bin/sh\necho $$ >>pids\nexec sleep 600\n")
+    own = os.environ | {"TMPDIR": str(temporary)}
+    (tmp_path / "pids").touch()
+    with subprocess.Popen(["shell/check.sh", "thorough"], cwd=tmp_path, env=own, stdout=subprocess.DEVNULL) as script:
+        assert until(lambda: len((tmp_path / "pids").read_text().split()) == 3)
+        script.terminate()
+    pids = (tmp_path / "pids").read_text().split()
+    try:
+        assert until(lambda: not any(map(runs, pids)))
+        assert list(temporary.iterdir()) == []
+    finally:
+        for pid in filter(runs, pids):
+            os.kill(int(pid), signal.SIGKILL)
 
 
 MARKS = ("lab", "guest", "machine", "thorough", "nightly")

@@ -1,6 +1,5 @@
 """The neighbour study with real TCP on veth: XDP_PASS lets it through, a program that drops does not."""
 
-import contextlib
 import json
 import secrets
 from collections.abc import Iterator
@@ -28,14 +27,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 @pytest.fixture
 def lab() -> Iterator[labs.Lab]:
-    name = f"netns:test-{secrets.token_hex(4)}"
-    labs.up(name)
-    try:
-        with contextlib.closing(labs.open_lab(name)) as lab, or_skip("iperf3"):
-            require_tool(lab)
-            yield lab
-    finally:
-        labs.down(name)
+    with labs.use_lab(f"netns:test-{secrets.token_hex(4)}") as lab, or_skip("iperf3"):
+        require_tool(lab)
+        yield lab
 
 
 def test_tcp_passes_or_the_reason_is_there_and_the_ports_are_as_before(
