@@ -92,6 +92,16 @@ def make(folder: Path, fill: Callable[[Path], None], *, what: str, space_mb: int
     return folder
 
 
+def kept(part: str, name: str, fill: Callable[[Path], None], *, what: str, space_mb: int) -> Path:
+    """Return a folder of one of `PARTS`, made if it is not there, which is used now. Raises as `make` does."""
+    with locked(part) as root:
+        folder = root / name
+        if not folder.exists():
+            make(folder, fill, what=what, space_mb=space_mb)
+        mark_used(folder)
+    return folder
+
+
 def mark_used(path: Path) -> None:
     """Record that an entry of the cache is used now, unless it belongs to another user."""
     with contextlib.suppress(OSError):

@@ -7,7 +7,6 @@ the kernel's own table.
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import shutil
@@ -23,7 +22,7 @@ from elftools.elf.elffile import ELFFile
 
 from xdplab.errors import LabError
 from xdplab.labs.base import require_tools
-from xdplab.labs.cache import locked, make, mark_used
+from xdplab.labs.cache import cache_dir, kept, locked
 from xdplab.labs.guests.modules import BuildTree, build, compiler_for
 from xdplab.labs.vm import archive
 
@@ -63,17 +62,13 @@ class Package:
 
 def package() -> Package:
     """Return the user-mode Linux of this machine's cache; fetch it if it is missing. Raises LabError."""
-    with locked("uml-kernel") as root:
-        folder = root / PACKAGE
-        if not folder.exists():
-            make(folder, functools.partial(_fill, root / "apt"), what="user-mode Linux", space_mb=_SPACE_MB)
-        mark_used(folder)
+    folder = kept("uml-kernel", PACKAGE, _fill, what="user-mode Linux", space_mb=_SPACE_MB)
     description = json.loads((folder / _DESCRIPTION).read_text())
     return Package(description["release"], description["version"], description["source"], folder)
 
 
-def _fill(apt_root: Path, folder: Path) -> None:
-    options, version = archive.find_newest(apt_root, PACKAGE, SUITES)
+def _fill(folder: Path) -> None:
+    options, version = archive.find_newest(cache_dir() / "uml-kernel/apt", PACKAGE, SUITES)
     (file,) = archive.download([f"{PACKAGE}={version}"], options, folder.parent)
     archive.extract(file, folder)
     kernel = folder / "usr/bin/linux.uml"
@@ -126,11 +121,8 @@ def tree() -> BuildTree:
         _prepare(folder, compiler)
         (folder / "Module.symvers").write_text("".join(_symvers(kernel)))
 
-    with locked("headers") as root:
-        path = root / f"uml-{kernel.release}_{kernel.source}+tests"
-        if not path.exists():
-            make(path, fill, what=f"the source of uml {kernel.release}", space_mb=_TREE_MB)
-        mark_used(path)
+    what = f"the source of uml {kernel.release}"
+    path = kept("headers", f"uml-{kernel.release}_{kernel.source}+tests", fill, what=what, space_mb=_TREE_MB)
     return BuildTree(kernel.release, kernel.source, path, ARCH, compiler)
 
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tarfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache
@@ -76,15 +76,9 @@ def find(
     ``root`` is where apt keeps its lists; ``ends``: how releases end, if not with the architecture's name. A suite
     whose lists cannot be fetched is passed over with a warning. Raises LabError if no suite has one.
     """
-    _require_apt()
     wanted = re.compile(re.escape(name) + r"(?![0-9])")
     broken: list[LabError] = []
-    for suite in suites:
-        try:
-            options = _update(root / suite, (suite,), architecture)
-        except LabError as error:
-            broken.append(error)
-            continue
+    for options in _lists(root, suites, architecture, broken):
         shown = _apt("apt-cache", options, "search", "--names-only", f"^linux-(image|binary)-{name}")
         offered = re.findall(_OFFERED.format(ends or architecture), shown, re.MULTILINE)
         releases = {release for _, release in offered if wanted.match(release) and not _OTHER_FLAVOURS.search(release)}
@@ -96,8 +90,6 @@ def find(
                 warning = f"kernel {name}: passed over, though it may be newer: {one.message}"
                 warnings.warn(warning, ResultsWarning, stacklevel=2)
             return Offer(newest, versions(options, packages[0])[0], packages, options)
-    if broken:
-        raise broken[0]
     raise LabError(
         f"kernel {name}: Debian's archive has no package of it (any more); looked in {', '.join(suites)}",
         remedy="`xdplab lab kernels` shows what is known and what is in the cache",
@@ -111,22 +103,28 @@ def find_exactly(
 
     A suite whose lists cannot be fetched is passed over: the version is the same in any.
     """
+    for options in _lists(root, suites, architecture, []):
+        if version in versions(options, package):
+            return options
+    raise LabError(
+        f"{package} {version} is not in Debian's archive (any more); looked in {', '.join(suites)}",
+        remedy="`xdplab lab kernels --again KERNEL` fetches the kernel of today, which has it",
+    )
+
+
+def _lists(root: Path, suites: Sequence[str], architecture: str, broken: list[LabError]) -> Iterator[tuple[str, ...]]:
+    """Yield apt's options for each suite; ``broken`` gets why the lists of one cannot be fetched, which is raised when
+    no other is asked for."""
     _require_apt()
-    broken: list[LabError] = []
     for suite in suites:
         try:
             options = _update(root / suite, (suite,), architecture)
         except LabError as error:
             broken.append(error)
-            continue
-        if version in versions(options, package):
-            return options
+        else:
+            yield options
     if broken:
         raise broken[0]
-    raise LabError(
-        f"{package} {version} is not in Debian's archive (any more); looked in {', '.join(suites)}",
-        remedy="`xdplab lab kernels --again KERNEL` fetches the kernel of today, which has it",
-    )
 
 
 def find_newest(

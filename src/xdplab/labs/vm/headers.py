@@ -25,7 +25,7 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 from xdplab.errors import LabError
-from xdplab.labs.cache import locked, make, mark_used
+from xdplab.labs.cache import cache_dir, kept, locked
 from xdplab.labs.guests.modules import BuildTree, compiler_for
 from xdplab.labs.vm import architectures, archive, kernels
 from xdplab.labs.vm.architectures import Architecture
@@ -53,16 +53,8 @@ def tree(kernel: str) -> BuildTree:
     cross = f"{architecture.triplet}-" if architecture else ""
     chosen = kernels.kernel(kernel)
     compiler = compiler_for(kernel, chosen.file("config").read_text(), cross)
-    with locked("headers") as root:
-        folder = root / f"{chosen.release}_{chosen.version}"
-        if not folder.exists():
-            make(
-                folder,
-                functools.partial(_fill, chosen, architecture),
-                what=f"the headers of {kernel}",
-                space_mb=_SPACE_MB,
-            )
-        mark_used(folder)
+    name, fill = f"{chosen.release}_{chosen.version}", functools.partial(_fill, chosen, architecture)
+    folder = kept("headers", name, fill, what=f"the headers of {kernel}", space_mb=_SPACE_MB)
     path = folder / "usr/src" / f"linux-headers-{chosen.release}"
     _require_tools_run(kernel, path)
     return BuildTree(chosen.release, chosen.version, path, _kbuild(architecture), compiler, cross)
@@ -134,13 +126,11 @@ def folder_of(kernel: str, folder: str) -> dict[str, bytes]:
     no such folder.
     """
     chosen = kernels.kernel(kernel)
-    with locked("sources") as root:
-        # Side by side: a folder inside its parent would be taken for a file of the parent, and the parent for complete.
-        kept = root / f"{chosen.release}_{chosen.version}+{folder.replace('/', '+')}"
-        if not kept.exists():
-            make(kept, functools.partial(_fill_source, chosen, folder), what=f"source of {kernel}", space_mb=_SOURCE_MB)
-        mark_used(kept)
-    return {path.name: path.read_bytes() for path in sorted(kept.iterdir())}
+    # Side by side: a folder inside its parent would be taken for a file of the parent, and the parent for complete.
+    name = f"{chosen.release}_{chosen.version}+{folder.replace('/', '+')}"
+    fill = functools.partial(_fill_source, chosen, folder)
+    files = kept("sources", name, fill, what=f"source of {kernel}", space_mb=_SOURCE_MB).iterdir()
+    return {path.name: path.read_bytes() for path in sorted(files)}
 
 
 def _fill_source(kernel: kernels.Kernel, wanted: str, folder: Path) -> None:
@@ -194,17 +184,12 @@ _LEFT_OUT = "gconv"
 
 def folder(architecture: Architecture) -> Path:
     """Return a folder with ``include/bpf`` and ``lib``, fetched if it is not in the cache. Raises LabError."""
-    with locked("libraries") as root:
-        path = root / architecture.name
-        if not path.exists():
-            what = f"the libraries of {architecture.name}"
-            make(path, lambda target: _fill_libraries(root, architecture, target), what=what, space_mb=_LIBRARIES_MB)
-        mark_used(path)
-    return path
+    fill, what = functools.partial(_fill_libraries, architecture), f"the libraries of {architecture.name}"
+    return kept("libraries", architecture.name, fill, what=what, space_mb=_LIBRARIES_MB)
 
 
-def _fill_libraries(root: Path, architecture: Architecture, target: Path) -> None:
-    options, _ = archive.find_newest(root / "apt", HEADERS, architecture.shells, architecture.name)
+def _fill_libraries(architecture: Architecture, target: Path) -> None:
+    options, _ = archive.find_newest(cache_dir() / "libraries/apt", HEADERS, architecture.shells, architecture.name)
     needed = archive.dependencies(options, [LIBRARY])
     tree = target.parent / "tree"
     packages = archive.download([HEADERS, *needed], options, target.parent)

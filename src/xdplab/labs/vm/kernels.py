@@ -331,23 +331,28 @@ def suites(name: str) -> tuple[str, ...]:
 
 def _fill(offer: archive.Offer, name: str, folder: Path) -> None:
     """Make a kernel's folder from its packages, which are downloaded beside it."""
+    packages = _unpacked(offer, folder)
+    (folder / "vmlinux").write_bytes(vmlinux((folder / "vmlinuz").read_bytes()))
+    (folder / "vmlinuz").unlink()
+    (folder / "boot.cpio").write_bytes(initramfs.modules(folder / "lib/modules" / offer.release))
+    _describe(folder, name, offer.release, offer.version, _with_hashes(packages))
+
+
+def _unpacked(offer: archive.Offer, folder: Path) -> list[Path]:
     packages = archive.download(offer.packages, offer.options, folder.parent)
     for package in packages:
         archive.unpack(package, offer.release, folder)
     _tool("depmod", "-b", str(folder), offer.release)
-    (folder / "vmlinux").write_bytes(vmlinux((folder / "vmlinuz").read_bytes()))
-    (folder / "vmlinuz").unlink()
-    (folder / "boot.cpio").write_bytes(initramfs.modules(folder / "lib/modules" / offer.release))
-    sources = [f"{package.name} sha256:{_sha256(package)}" for package in packages]
-    _describe(folder, name, offer.release, offer.version, sources)
+    return packages
+
+
+def _with_hashes(packages: Sequence[Path]) -> list[str]:
+    return [f"{package.name} sha256:{_sha256(package)}" for package in packages]
 
 
 def _fill_foreign(offer: archive.Offer, name: str, architecture: Architecture, folder: Path) -> None:
     """Make the folder of another architecture's kernel: beside the image, the modules and a shell of its own."""
-    packages = archive.download(offer.packages, offer.options, folder.parent)
-    for package in packages:
-        archive.unpack(package, offer.release, folder)
-    _tool("depmod", "-b", str(folder), offer.release)
+    packages = _unpacked(offer, folder)
     if (packed := folder / "vmlinuz").exists():  # an Image by either name: QEMU boots both
         packed.rename(folder / "vmlinux")
     lists = folder.parent / "apt" / architecture.name
@@ -358,8 +363,7 @@ def _fill_foreign(offer: archive.Offer, name: str, architecture: Architecture, f
     binary = next(path for path in (unpacked / "bin/busybox", unpacked / "usr/bin/busybox") if path.exists())
     binary.rename(folder / "busybox")
     shutil.rmtree(unpacked)
-    sources = [f"{package.name} sha256:{_sha256(package)}" for package in packages]
-    _describe(folder, name, offer.release, offer.version, sources)
+    _describe(folder, name, offer.release, offer.version, _with_hashes(packages))
 
 
 def _describe(folder: Path, name: str, release: str, version: str, packages: Sequence[str]) -> None:
