@@ -61,6 +61,10 @@ class HostError(LabError):
     """A command on a host failed, or the host cannot be reached."""
 
 
+class KilledError(HostError):
+    """A signal ended a tool on a host: the kernel releases what it held."""
+
+
 class HostLostError(HostError):
     """A host is gone and does not come back: nothing more can be measured, so the run ends."""
 

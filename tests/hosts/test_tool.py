@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from xdplab.errors import HostError, ProgramError, UnsupportedError, XdplabError
+from xdplab.errors import HostError, KilledError, ProgramError, UnsupportedError, XdplabError
 from xdplab.hosts.local import LocalHost
 from xdplab.hosts.tool import ToolSession, error_class, fields
 
@@ -43,7 +43,7 @@ def test_the_step_and_errno_decide_the_class(step: str, errno: str, kind: type[X
     ("script", "kind", "fact"),
     [
         ("echo first >&2; echo last >&2; exit 3", HostError, "3: first last"),
-        ("exec kill -KILL $$", HostError, "137"),
+        ("exec kill -KILL $$", KilledError, "137"),
         ("""printf '{"type":"rea'""", HostError, "rea"),
         ("""echo '{"type":"other"}'""", HostError, "other"),
         ("echo 7", HostError, "7"),

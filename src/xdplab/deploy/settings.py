@@ -124,9 +124,8 @@ def accepted(result: Result) -> Result:
     Raises UnsupportedError with its message if it refused, HostError if the device is missing, the tool was killed or
     the host lacks what it needs: this says nothing about the driver, so the trial is owed.
     """
-    code = result.exit_code
-    ended_by_itself = code is not None and 0 <= code < 127 and result.cut is None
-    if not ended_by_itself or _HOST_LACKS.search(result.error_text):
+    unfinished = result.exit_code in (127, None) or result.killed or result.cut is not None
+    if unfinished or _HOST_LACKS.search(result.error_text):
         result.require()
     if not result.ok:
         command = f"{result.host}: `{' '.join(result.argv)}`"

@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
-from xdplab.errors import FormatError, UnsupportedError, XdplabError
+from xdplab.errors import FormatError, KilledError, UnsupportedError, XdplabError
 from xdplab.formats.both_ways import both
 from xdplab.formats.generator import (
     Burst,
@@ -209,10 +209,11 @@ class Staying:
         self._leaving = self._worker.submit(_end, program)
 
     def await_left(self) -> None:
-        """Wait until the program has left. Raises what it ended with."""
+        """Wait until the program has left. Raises what it ended with; one that was killed has left, too."""
         leaving, self._leaving = self._leaving, None
         if leaving is not None:
-            leaving.result()
+            with suppress(KilledError):
+                leaving.result()
 
     def take(self, new: Sender) -> Sender:
         """Return the one that stayed if it is what ``new``, which has not started, would be; end it otherwise.

@@ -43,6 +43,11 @@ class Result:
         return self.exit_code == 0 and self.cut is None
 
     @property
+    def killed(self) -> bool:
+        """True if a signal ended it."""
+        return self.exit_code is not None and not 0 <= self.exit_code <= 128
+
+    @property
     def text(self) -> str:
         return self.stdout.decode(errors="replace")
 

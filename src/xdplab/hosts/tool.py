@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from xdplab.errors import FormatError, HostError, ProgramError, UnsupportedError, XdplabError
+from xdplab.errors import FormatError, HostError, KilledError, ProgramError, UnsupportedError, XdplabError
 from xdplab.formats.reading import as_object, json_of, message_of, record_of
 from xdplab.hosts import Host, Process, Result
 
@@ -119,7 +119,8 @@ class ToolSession:
         if line is None:
             result = self.wait_end()
             how = "at its deadline" if result.timed_out else f"with exit code {result.exit_code}"
-            raise self.failure(f"it ended {how}: {ending_of(result) or 'it printed nothing more'}")
+            error = self.failure(f"it ended {how}: {ending_of(result) or 'it printed nothing more'}")
+            raise KilledError(error.message) if result.killed and type(error) is HostError else error
         self._lines.append(line)
         try:
             message = as_object(json_of(line, "its output"), "its output")
@@ -162,7 +163,10 @@ class ToolSession:
         """
         self._running().close_stdin()
         messages = [self.read(kind, END_S) for kind in kinds]
-        self.wait_end().require()
+        result = self.wait_end()
+        if result.killed:
+            raise KilledError(f"{self.host.name}: {self.argv[0]}: it ended with exit code {result.exit_code}")
+        result.require()
         return messages
 
     def close(self) -> None:

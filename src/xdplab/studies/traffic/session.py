@@ -425,5 +425,12 @@ class TrafficSession:
         return booted, round(time.monotonic() - began, 3)
 
     def leave_block(self) -> None:
-        """End the generator. The next block sets everything again, and the end of the session restores it."""
-        self._context.staying.end()
+        """End the generator. The next block sets everything again, and the end of the session restores it.
+
+        The next block also mends what a connection that was lost meanwhile took.
+        """
+        try:
+            self._context.staying.end()
+        except XdplabError:
+            if self._lost() is None:
+                raise
