@@ -25,7 +25,7 @@ from xdplab.doctor.checks import CheckedHost, Subject, rows_of
 from xdplab.doctor.machine import CHECKS
 from xdplab.errors import LabError
 from xdplab.hosts.local import LocalHost
-from xdplab.labs import Lab, cache, control
+from xdplab.labs import Lab, cache, control, tools
 from xdplab.labs.guests import modules
 from xdplab.labs.vm import archive, headers, initramfs, kernels, qemu
 from xdplab.labs.vm.lab import KEEPERS, VmLab
@@ -352,6 +352,6 @@ def test_a_changed_kernel_is_not_booted(
 
 
 def test_missing_tools_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(qemu.shutil, "which", lambda *_args, **_more: None)
+    monkeypatch.setattr(tools, "path_of", lambda tool: None)
     with pytest.raises(LabError, match=r"qemu-system-x86.*apt install"):
         qemu.require_tools()

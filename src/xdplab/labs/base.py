@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
-
-from xdplab.errors import MissingToolError
 
 if TYPE_CHECKING:
     from xdplab.hosts import Host
@@ -219,17 +215,3 @@ def _core(cpu: int, sysfs: Path) -> tuple[int, ...]:
         return tuple(int((topology / name).read_text()) for name in ("physical_package_id", "core_id"))
     except (OSError, ValueError):
         return (0, cpu)  # if the kernel does not say, each CPU counts as a core
-
-
-def path_of(tool: str) -> str | None:
-    """Return the path of a tool of this machine, also of one that only root's PATH has; None if it is not here."""
-    return shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/bin:/bin")
-
-
-def require_tools(what: str, packages: Mapping[str, str]) -> dict[str, str]:
-    """Return the paths of tools. Raises MissingToolError: ``what`` needs those that are missing, of these packages."""
-    paths = {tool: path_of(tool) for tool in packages}
-    if missing := [tool for tool, path in paths.items() if path is None]:
-        names = sorted({packages[tool] for tool in missing})
-        raise MissingToolError(f"{what} needs {', '.join(missing)}", remedy=f"apt install {' '.join(names)}")
-    return {tool: str(path) for tool, path in paths.items()}

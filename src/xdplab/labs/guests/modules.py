@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from xdplab.errors import LabError, MissingToolError, ProgramError
-from xdplab.labs.base import require_tools
 from xdplab.labs.cache import locked, mark_used, require_space
+from xdplab.labs.tools import require_tools
 
 BUILD_S = 120.0
 """Seconds a build may take; a small module takes two, on a busy machine ten."""

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from xdplab.errors import LabError, UnsupportedError
 from xdplab.hosts import Host
-from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace, require_tools
+from xdplab.labs.base import Arrangement, Clock, Cpus, GeneratorPlace
 from xdplab.labs.cache import cache_dir, native_dir
 from xdplab.labs.guests.keepers import GuestKeepers, KeeperScript, evicted_bytes
 from xdplab.labs.guests.keepers import arrangement as arrangement
@@ -20,6 +20,7 @@ from xdplab.labs.keepers import DEFAULT as DEFAULT
 from xdplab.labs.keepers import KeeperLab
 from xdplab.labs.keepers import require_name as require_name
 from xdplab.labs.netns.host import WORK_DIR
+from xdplab.labs.tools import require_tools
 from xdplab.labs.uml import xstate
 from xdplab.labs.uml.package import Package, package
 

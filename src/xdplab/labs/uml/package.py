@@ -21,9 +21,9 @@ from typing import Any
 from elftools.elf.elffile import ELFFile
 
 from xdplab.errors import LabError
-from xdplab.labs.base import require_tools
 from xdplab.labs.cache import cache_dir, kept, locked
 from xdplab.labs.guests.modules import BuildTree, build, compiler_for
+from xdplab.labs.tools import require_tools
 from xdplab.labs.vm import archive
 
 PACKAGE = "user-mode-linux"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdplab.errors import LabError
-from xdplab.labs.base import ARCHITECTURE_MARK, require_tools
+from xdplab.labs.base import ARCHITECTURE_MARK
+from xdplab.labs.tools import require_tools
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from xdplab.errors import LabError
-from xdplab.labs.base import ARCHITECTURE_MARK, MITIGATED, OWN_KERNEL, require_tools
+from xdplab.labs.base import ARCHITECTURE_MARK, MITIGATED, OWN_KERNEL
 from xdplab.labs.cache import cache_dir, locked, make, mark_used, require_space
+from xdplab.labs.tools import require_tools
 from xdplab.labs.vm import architectures, archive, initramfs
 from xdplab.labs.vm.architectures import Architecture
 from xdplab.run.disk import reason

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdplab.errors import LabError, MissingToolError
-from xdplab.labs import base
+from xdplab.labs import tools
 from xdplab.labs.base import Clock
 from xdplab.labs.cache import cache_dir
 from xdplab.labs.netns import host as netns_host
@@ -148,10 +148,10 @@ CONTROL, MONITOR, INITRD = "{control}", "{monitor}", "{initrd}"
 def require_tools() -> dict[str, str]:
     """Return the paths of QEMU and of a static busybox. Raises LabError naming the packages that are missing."""
     here = {QEMU: "qemu-system-x86", "busybox": "busybox-static", "setpriv": "util-linux"}
-    tools = base.require_tools("a guest", here | _INSIDE)
-    if b"/ld-linux" in Path(tools["busybox"]).read_bytes():
+    paths = tools.require_tools("a guest", here | _INSIDE)
+    if b"/ld-linux" in Path(paths["busybox"]).read_bytes():
         raise MissingToolError("a guest needs a static busybox", remedy="apt install busybox-static")
-    return tools
+    return paths
 
 
 _INSIDE = {"modprobe": "kmod", "ip": "iproute2", "ethtool": "ethtool", "sshd": "openssh-server"}

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from xdplab import yaml_errors
 from xdplab.compiler import find_clang
 from xdplab.errors import PlanError, ProgramError
-from xdplab.labs.base import require_tools
+from xdplab.labs.tools import require_tools
 from xdplab.trust import read_source
 from xdplab.yaml_file import composed, read_yaml, yaml_words
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from xdplab.errors import PlanError, ProgramError
-from xdplab.labs.base import path_of
+from xdplab.labs.tools import path_of
 
 LOAD, LOAD_X, ALU, JUMP, RETURN, MISC = 0, 1, 4, 5, 6, 7
 WORD, HALF, BYTE = 0x00, 0x08, 0x10

@@ -16,9 +16,9 @@ from elftools.elf.elffile import ELFFile
 
 from xdplab.compiler import find_clang, run_tool
 from xdplab.errors import ProgramError, UnsupportedError
-from xdplab.labs.base import path_of
 from xdplab.labs.guests import modules
 from xdplab.labs.guests.modules import BuildTree
+from xdplab.labs.tools import path_of
 from xdplab.programs.build import BuiltProgram, build, compile_command
 from xdplab.programs.program import cache_directory
 from xdplab.programs.source import kernel_source
