@@ -33,6 +33,13 @@ def make(**points: object) -> Plan:
         ({"passes": ["rate", "perf", "perf"]}, "passes"),
         ({"points": {"program": {"file": "a.c"}, "accesses": 3}}, "accesses"),
         ({"points": {"program": {"file": "a.c"}, "mode": ["native", "af_xdp"]}}, "af_xdp"),
+        *(
+            (
+                {"points": {"program": {"file": "a.c", "maps": {"m": [{"key": 1, "value": 2}, odd]}}}},
+                f"m: {odd} is not {{key",
+            )
+            for odd in ({}, {"key": 1, "value": 2, "note": 3})
+        ),
         ({"points": {"workload": ["array", "rx_hash"], "mode": ["native", "af_xdp"]}}, "mode af_xdp has no kfuncs"),
         ({"points": {"workload": "rx_vlan_tag", "mode": ["native", "tc"]}}, "mode tc has no kfuncs"),
         ({"points": {"workload": "rx_hash", "op": ["read", "write"]}}, "op: workload rx_hash only reads"),

@@ -36,8 +36,9 @@ def checked_maps(given: dict[str, Any]) -> dict[str, Any]:
     for name, contents in given.items():
         if isinstance(contents, str) and Path(contents).suffix not in FILE_KINDS:
             raise ValueError(f"{name}: {contents!r} is no file of entries: its name ends in .csv or .json")
-        if isinstance(contents, list) and (odd := next((row for row in contents if row.keys() != PAIR), None)):
-            raise ValueError(f"{name}: {odd} is not {{key: …, value: …}}")
+        for row in contents if isinstance(contents, list) else ():
+            if row.keys() != PAIR:
+                raise ValueError(f"{name}: {row} is not {{key: …, value: …}}")
     return given
 
 
