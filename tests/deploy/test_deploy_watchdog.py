@@ -26,7 +26,7 @@ from xdplab.deploy.settings import FEATURES, Command, read
 from xdplab.deploy.settings_nic import SETTINGS
 from xdplab.deploy.watchdog import restore_script, script_path, watch
 from xdplab.errors import HostError
-from xdplab.hosts.held import Held
+from xdplab.hosts.held import Held, Holder
 from xdplab.hosts.local import LocalHost
 
 pytestmark = pytest.mark.root
@@ -152,6 +152,14 @@ class Odd:
 
     def commands(self, interface: str, values: object) -> list[Command]:
         return [Command(("tee", "/a path/$(id)"), "it's\n")]
+
+
+def test_what_happened_before_a_holder_could_not_let_go_is_what_is_told() -> None:
+    stuck = Holder("the setting", "let_go() { echo stuck >&2; exit 3; }\n")
+    with pytest.raises(HostError, match="the setting is not put back: stuck"), Held(LocalHost(), stuck):
+        pass
+    with pytest.raises(ZeroDivisionError), Held(LocalHost(), stuck):
+        raise ZeroDivisionError
 
 
 def test_arguments_of_a_script_are_quoted() -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -134,6 +135,17 @@ def test_a_host_that_is_cut_off_has_answered_what_it_has(monkeypatch: pytest.Mon
     monkeypatch.setattr(provenance, "_MOST_HANGING", 0.01)
     found = answers(LocalHost(), {"word": ("echo", "a"), "slow": ("sleep", "60")}, deadline_s=0.5)
     assert found == {"word": {"value": "a"}, "slow": {"absent": "the host did not answer"}}
+
+
+def test_each_host_is_asked_about_its_own_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "_state", lambda lab, host, port: f"{lab.name} {host} {port}")
+    ends = {"dut": "first", "dut_interface": "vd0", "tg": "second", "tg_interface": "vg0"}
+    lab: Any = SimpleNamespace(name="rack", label="r", virtual=False, arrangement="hosts", **ends)
+    states = provenance.host_states(lab)
+    assert (states["dut"], states["tg"]) == ("rack first vd0", "rack second vg0")
+    monkeypatch.setattr(provenance, "answers", lambda host, asked: (host, *asked))
+    after = provenance.host_states(lab, "after")
+    assert (after["dut"], after["tg"]) == (("first", *provenance.MOMENT), ("second", *provenance.MOMENT))
 
 
 @pytest.mark.parametrize("change", CHANGES)
