@@ -55,16 +55,13 @@ class Reading:
 
     def pps(self, mode: str, queues: int, frame_bytes: int, accesses: int) -> float:
         """Return a rate. Raises UndecidedError if it is not known."""
-        rate = self.rate.get((mode, queues, frame_bytes, accesses))
-        if (mode, queues, frame_bytes, accesses) in self.apart:
-            spread = self.apart[mode, queues, frame_bytes, accesses]
-            raise UndecidedError(
-                f"the repetitions of {mode}, {_queues(queues)}, {frame_bytes} B, N = {accesses} are {spread:.0%} apart "
-                "(standard deviation)"
-            )
-        if rate is None:
-            raise UndecidedError(f"no rate of {mode}, {_queues(queues)}, {frame_bytes} B, N = {accesses}")
-        return rate
+        point = (mode, queues, frame_bytes, accesses)
+        place = f"{mode}, {many(queues, 'queue')}, {frame_bytes} B, N = {accesses}"
+        if point in self.apart:
+            raise UndecidedError(f"the repetitions of {place} are {self.apart[point]:.0%} apart (standard deviation)")
+        if point not in self.rate:
+            raise UndecidedError(f"no rate of {place}")
+        return self.rate[point]
 
     def clearly_above(self, point: Point, other: Point) -> bool:
         """True if a rate is above another one by more than the repetitions of the two leave open."""
@@ -93,10 +90,6 @@ class StatementVerdict:
 Rule = Callable[[Reading], tuple[bool, str]]
 
 
-def _queues(count: int) -> str:
-    return f"{count} queue{'' if count == 1 else 's'}"
-
-
 def _mpps(rate: float) -> str:
     return f"{rate / 1e6:.3g}"
 
@@ -118,7 +111,7 @@ def baseline_is_best(r: Reading) -> tuple[bool, str]:
     most = max(shares, key=lambda pair: pair[1])
     text = (
         f"{len(above)} of {len(shares)} points are more than {SLACK:.0%} above their baseline; the most {most[1]:.2f} "
-        f"times it ({MODES[most[0][0]]}, {_queues(most[0][1])}, {most[0][2]} B, N = {most[0][3]})"
+        f"times it ({MODES[most[0][0]]}, {many(most[0][1], 'queue')}, {most[0][2]} B, N = {most[0][3]})"
     )
     if above and not any(r.clearly_above(at, (*at[:3], 0)) for at, _ in above):
         raise UndecidedError(f"{text}; none by {CLEAR_ERRORS:.0f} standard errors")
@@ -231,7 +224,7 @@ def latency_rises(r: Reading) -> tuple[bool, str]:
         by_n = {point[3]: seconds for point, seconds in r.latency.items() if point[:3] == (mode, queues, 64)}
         latencies = [by_n[n] for n in sorted(by_n) if n >= 100]
         if len(latencies) < 3:
-            raise UndecidedError(f"fewer than three latencies of {mode}, {_queues(queues)}, 64 B")
+            raise UndecidedError(f"fewer than three latencies of {mode}, {many(queues, 'queue')}, 64 B")
         good.append(all(b >= a * (1 - SLACK) for a, b in pairwise(latencies)))
         texts.append(f"{MODES[mode]} {latencies[0] * 1e3:.3g} to {latencies[-1] * 1e3:.3g} ms")
     return all(good), ", ".join(texts)

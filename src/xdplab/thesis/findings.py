@@ -17,6 +17,7 @@ from xdplab.analysis.findings import Finding, Severity, files_of, points_of
 from xdplab.analysis.series import settled
 from xdplab.plan.factors import L1_EXTRA_BYTES
 from xdplab.text import many
+from xdplab.thesis.published import published_figures
 from xdplab.thesis.rules import (
     COUNTS_CLOSE,
     COUNTS_FAR,
@@ -233,7 +234,7 @@ def service_times_differ(evidence: Evidence) -> Iterator[Finding]:
             chosen = evidence.better["mode"].eq(pair.mode) & evidence.better["queues"].eq(pair.queues)
             rows = evidence.better[chosen & evidence.better["repetition"].isin([pair.a, pair.b])]
             what = (
-                f"{pair.mode}, {pair.queues} queue{'' if pair.queues == 1 else 's'}: repetition {pair.b} takes "
+                f"{pair.mode}, {many(pair.queues, 'queue')}: repetition {pair.b} takes "
                 f"{pair.ratio:.2f} times the service time of {pair.a} over {pair.loads} N ({pair.sigmas:.0f} SE): "
                 "another program, or loads of one that differ this much"
             )
@@ -365,8 +366,6 @@ def foreign_in_mean(evidence: Evidence) -> Iterator[Finding]:
 
 def axis_unit(evidence: Evidence) -> Iterator[Finding]:
     """The print says nanoseconds: with latencies of that unit no frame would be on its way."""
-    from xdplab.thesis.published import published_figures  # only here: matplotlib comes with it
-
     drawn = {pair for spec in published_figures() if spec.family == "latency" for pair in spec.repetitions.items()}
     seconds, rate = (evidence.trials[name].astype("Float64") for name in ("published_latency_s", "forwarded_pps"))
     pairs = pd.MultiIndex.from_frame(evidence.trials[["mode", "repetition"]].astype({"repetition": int}))
@@ -513,7 +512,7 @@ def by_repetition(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 def points_text(rows: pd.DataFrame, most: int = 4) -> str:
     """Return some of the points as text: ``8 queues, 64 B, N = 12800``."""
     columns = zip(rows["queues"], rows["frame_bytes"], rows["accesses"], strict=True)
-    points = list(dict.fromkeys(f"{q} queue{'' if q == 1 else 's'}, {size} B, N = {n}" for q, size, n in columns))
+    points = list(dict.fromkeys(f"{many(q, 'queue')}, {size} B, N = {n}" for q, size, n in columns))
     return "; ".join(points[:most]) + (f" and {len(points) - most} more" if len(points) > most else "")
 
 

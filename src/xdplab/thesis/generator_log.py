@@ -342,8 +342,6 @@ def _kind(values: list[float], rows: Rows) -> tuple[str, str] | None:
     return matching[0] if len(matching) == 1 else None
 
 
-Array = NDArray[np.float64]
-
 SETTLING_ROWS = 2
 LEAST_PRINTED = 10
 STRETCH_SHARE = 0.4  # of a run's rows: a shorter stretch does not speak for the run
@@ -384,7 +382,7 @@ def latency(run: GeneratorRun) -> Latency:
     return _of_stretch(packets[measured], mean[measured], run)
 
 
-def _of_seconds(seconds: Array, half_digit: float) -> Latency:
+def _of_seconds(seconds: Rows, half_digit: float) -> Latency:
     typical = _median(seconds)
     levels = two_levels(seconds)
     how = "running mean undone, median of the seconds"
@@ -398,13 +396,13 @@ def _of_seconds(seconds: Array, half_digit: float) -> Latency:
     return Latency(1e9 * typical, how, open_ns, (1e9 * levels[0], 1e9 * levels[1]) if levels else None)
 
 
-def _median(values: Array) -> float:
+def _median(values: Rows) -> float:
     """np.median takes ten times as long for a minute's seconds."""
     ordered, middle = np.sort(values), len(values) // 2
     return float(ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) / 2)
 
 
-def _drift(seconds: Array, typical: float) -> str:
+def _drift(seconds: Rows, typical: float) -> str:
     """Say from where to where the latency went, if it did not stay; else nothing."""
     third = -(-len(seconds) // 3)
     first, last = _median(seconds[:third]), _median(seconds[-(len(seconds) // 3) :])
@@ -413,7 +411,7 @@ def _drift(seconds: Array, typical: float) -> str:
     return f"; it went from {first * 1e3:.3g} to {last * 1e3:.3g} ms in the run"
 
 
-def two_levels(seconds: Array) -> tuple[float, float] | None:
+def two_levels(seconds: Rows) -> tuple[float, float] | None:
     """Return the means of two groups of seconds, each a fifth of them, with a gap wider than either group; else None.
 
     The gap is the widest between neighbours in order of size; a group's width leaves out its outermost tenth.
@@ -433,7 +431,7 @@ def two_levels(seconds: Array) -> tuple[float, float] | None:
     return float(low.mean()), float(high.mean())
 
 
-def _of_stretch(packets: Array, mean: Array, run: GeneratorRun) -> Latency:
+def _of_stretch(packets: Rows, mean: Rows, run: GeneratorRun) -> Latency:
     """Undo the mean over the longest stretch that its digits allow."""
     growing = np.concatenate([[True], (packets[1:] - packets[:-1]) > 0]) & (packets > 0)
     n, m = packets[growing], mean[growing]
@@ -451,7 +449,7 @@ def _of_stretch(packets: Array, mean: Array, run: GeneratorRun) -> Latency:
     return Latency(None, few)
 
 
-def _one_latency(n: Array, m: Array, half_digit: float) -> tuple[float, float, str] | None:
+def _one_latency(n: Rows, m: Rows, half_digit: float) -> tuple[float, float, str] | None:
     """Return (mean, half its interval, how) of the longest stretch in whose every row one latency fits, else None."""
     x, high, low = 1 / n, m + half_digit, m - half_digit
     apart = x[:, None] - x[None, :]
@@ -482,7 +480,7 @@ def _one_latency(n: Array, m: Array, half_digit: float) -> tuple[float, float, s
     return best
 
 
-def _whole_run(n: Array, m: Array, half_digit: float) -> tuple[float, float, str] | None:
+def _whole_run(n: Rows, m: Rows, half_digit: float) -> tuple[float, float, str] | None:
     """Return (mean, what the digits leave open, how) from the sums in the first and the last row; None with a jump."""
     mean = float((n[-1] * m[-1] - n[0] * m[0]) / (n[-1] - n[0]))
     open_s = float(half_digit * (n[-1] + n[0]) / (n[-1] - n[0]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any, cast
 
@@ -16,12 +15,11 @@ from xdplab.studies.kind import Kind
 from xdplab.studies.traffic import audits
 from xdplab.studies.traffic.audits import Audit, AuditEntry
 from xdplab.studies.traffic.kind import TRAFFIC
-from xdplab.thesis.effects import Changes, first_page, kept, ordered, trials_of
+from xdplab.thesis.effects import Album, Changes, by_rule, first_page, kept, ordered, trials_of
 from xdplab.thesis.findings import RULES, find_import
 from xdplab.thesis.imported import SAMPLES, TRIALS, imported_trials
 from xdplab.thesis.rules import corrected
 
-_RAW = re.compile(r"raw/(?P<trial>[^/]+)/[0-9]+")
 _RULE_OF = {"ring-bound latency": "ring depth", "other ring depth": "ring depth"}
 """Findings whose rule has another name."""
 
@@ -47,9 +45,6 @@ def findings(trials: pd.DataFrame) -> list[Finding]:
 
 def audit(name: str, trials: pd.DataFrame) -> Audit:
     """Return the findings of an import with what each changes in the published figures, and the fits of the model."""
-    # it loads matplotlib, which takes a second: `show` does not need it
-    from xdplab.thesis.effects import Album, by_rule
-
     common, ours = audits.audit(name, trials), findings(trials)
     album, files, places = Album(trials), files_by_trial(trials), audits.point_label(trials)
     changes = by_rule(album, ours)
@@ -62,8 +57,7 @@ def audit(name: str, trials: pd.DataFrame) -> Audit:
 
 
 def _entry(finding: Finding, entry: AuditEntry, changes: Changes, files: dict[str, list[str]]) -> AuditEntry:
-    trials = [match["trial"] for name in finding.files if (match := _RAW.fullmatch(name))]
-    logs = tuple(file for trial in trials for file in files.get(trial, ()))
+    logs = tuple(file for trial in trials_of(finding) for file in files.get(trial, ()))
     marks, most = dict(sorted(changes.marks.items())), dict(sorted(changes.most.items()))
     return replace(entry, how=how_found(finding.rule), files=logs, changes=marks, most=most)
 

@@ -26,12 +26,6 @@ def explain(run: Run[Any], figure: str, mark: str, data: Sequence[Path] = ()) ->
 
 
 _FILES = {"throughput": "generator", "latency": "generator", "softirq": "sar"}
-_PERF = {
-    "instructions": "instructions",
-    "branches": "branches",
-    "l1_loads": "l1d_loads",
-    "l1_load_misses": "l1d_misses",
-}
 
 
 def lines_of(trials: pd.DataFrame, figure: str, mark: str, data: Sequence[Path] = ()) -> list[str]:
@@ -170,7 +164,7 @@ def file_and_line(trial: pd.Series, spec: Spec, cpu: int | None) -> tuple[str, i
     file = str(trial[f"{kind}_file"])
     if kind == "perf":
         lines = json.loads(trial["perf_lines"]) if not pd.isna(trial["perf_lines"]) else {}
-        return file, lines.get(_PERF[spec.family])
+        return file, lines.get(VALUES[spec.family][0])
     line = trial[f"{kind}_line"]
     return file, None if pd.isna(line) else int(line) + (cpu or 0)
 

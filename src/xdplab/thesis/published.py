@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.series import settled
+from xdplab.analysis.series import plain, settled
 from xdplab.errors import FigureError
+from xdplab.thesis.columns import TRIAL_EXTRAS
 
 MARK_COLUMNS = ("figure", "file", "kind", "panel", "hue", "x", "value")
 MODES = {"af_xdp": "AF_XDP", "generic": "Generic", "native": "Native"}
@@ -141,13 +142,7 @@ def lean(trials: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     present = [name for name in names if name in trials]
     # Chosen first: all columns of a trial have ten times as many bytes.
     last = settled(trials[list(dict.fromkeys(["run_id", *present]))])
-    return pd.DataFrame({name: _plain(last[name]) for name in present})
-
-
-def _plain(column: pd.Series) -> pd.Series:
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        return column.astype("Float64").astype(float).reset_index(drop=True)
-    return column.astype(object).where(column.notna(), None).reset_index(drop=True)
+    return plain(last, present).reset_index(drop=True)
 
 
 def selected(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
@@ -231,20 +226,9 @@ def axis_power(values: pd.Series) -> float:
     return 10.0**order if order >= 6 else 1.0
 
 
-PRINTED = (
-    "published_rx_mean_pps",
-    "published_latency_s",
-    "published_softirq_percent",
-    "published_instructions",
-    "published_branches",
-    "published_l1d_loads",
-    "published_l1d_misses",
-)
-
-
 def printed_rows(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that ``published_marks`` takes: those of an imported run, each number as it was printed."""
-    rows = lean(trials, PRINTED)
+    rows = lean(trials, [column.name for column in TRIAL_EXTRAS if column.name.startswith("published_")])
     return rows.assign(published_l2_bps=rows["published_rx_mean_pps"] * rows["frame_bytes"] * 8)
 
 

@@ -25,7 +25,10 @@ from xdplab.thesis.tool_logs import CPU_SHARES
 
 Floats = NDArray[np.floating[Any]]
 HOSTS = ("tg", "dut")
-_SECOND, _TX, _RX, _MEAN = (COLUMNS.index(name) for name in ("second", "tx_packets", "rx_packets", "latency_mean_s"))
+_SECOND, _MEAN = COLUMNS.index("second"), COLUMNS.index("latency_mean_s")
+TX_TIME, TX_PACKETS, RX_TIME, RX_PACKETS = (
+    COLUMNS.index(name) for name in ("tx_time_s", "tx_packets", "rx_time_s", "rx_packets")
+)
 _SHARE_COLUMNS = {f"{share}_percent": place for place, share in enumerate(CPU_SHARES)}
 
 
@@ -47,8 +50,8 @@ def generator_part(trial_id: str, attempt: int, run: GeneratorRun) -> TrialSampl
     rows = run.rows
     columns = {
         "t_s": rows[:, _SECOND],
-        "tx_packets": _growth(rows[:, _TX]),
-        "rx_packets": _growth(rows[:, _RX]),
+        "tx_packets": _growth(rows[:, TX_PACKETS]),
+        "rx_packets": _growth(rows[:, RX_PACKETS]),
         "latency_mean_s": rows[:, _MEAN],
         "latency_s": run.seconds_s,
     }
@@ -133,14 +136,10 @@ def _column(parts: Sequence[TrialSamples], sizes: Sequence[int], name: str) -> F
 
 
 Array = NDArray[np.float64]
-Rows = NDArray[np.float64]
 QUIET_PPS = 100.0  # what an idle network says by itself
 QUIET_SHARE = 0.05  # of the busiest sample
 GAP_STEPS = 1.5  # from one sample to the next: then one is missing
 SETTLING_S = 1.0  # of the sender's first second, in which nothing has come back yet
-TX_TIME, TX_PACKETS, RX_TIME, RX_PACKETS = (
-    COLUMNS.index(name) for name in ("tx_time_s", "tx_packets", "rx_time_s", "rx_packets")
-)
 
 
 @dataclass(frozen=True)
@@ -199,7 +198,7 @@ class Counters:
     end_s: float | None
 
 
-def counters_of(rows: Rows) -> Counters:
+def counters_of(rows: Array) -> Counters:
     ends = [float(times[-1]) for column in (TX_TIME, RX_TIME) if len(times := _finite(rows[:, column]))]
     tx, rx = (_growing(rows[:, times], rows[:, packets]) for times, packets in _COUNTERS)
     return Counters(tx, rx, min(ends) if ends else None)
