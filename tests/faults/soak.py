@@ -100,11 +100,11 @@ def looks(run: subprocess.Popen[bytes], out: Path, trials: int, every: int) -> I
 
 def reap_but(run: subprocess.Popen[bytes]) -> None:
     """Reap the orphans that were left to this process, but not the run itself, for which the caller waits."""
-    for seen in Path("/proc").glob("[0-9]*/stat"):
+    for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ChildProcessError):
-            state_, parent = seen.read_text().rpartition(") ")[2].split()[:2]
-            if state_ == "Z" and int(parent) == os.getpid() and int(seen.parts[2]) != run.pid:
-                os.waitpid(int(seen.parts[2]), os.WNOHANG)
+            state_, parent = (entry / "stat").read_text().rpartition(") ")[2].split()[:2]
+            if state_ == "Z" and int(parent) == os.getpid() and int(entry.name) != run.pid:
+                os.waitpid(int(entry.name), os.WNOHANG)
 
 
 def grown(found: Sequence[Look]) -> list[str]:
