@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdplab.errors import ProgramError
@@ -62,7 +63,7 @@ def hash_bits(entries: int) -> int:
 def _render(template: str, spec: ProgramSpec, **more: object) -> str:
     entries = spec.table_entries
     return (
-        _templates()
+        templates(shipped("xdp_progs"))
         .get_template(template)
         .render(
             spec.canonical() | {"entries": entries, "block": spec.block},
@@ -96,9 +97,10 @@ def _summary(spec: ProgramSpec) -> str:
 
 
 @cache
-def _templates() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(shipped("xdp_progs")),
+def templates(folder: Path, kind: type[jinja2.Environment] | None = None) -> jinja2.Environment:
+    """Return the environment of a folder's templates of C; ``kind``: a sandbox for those that may come from anyone."""
+    return (kind or jinja2.Environment)(
+        loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError, ProgramError
 from xdplab.lazy import lazy
+from xdplab.programs.source import templates
 
 if TYPE_CHECKING:
     import jinja2
@@ -96,12 +97,12 @@ def source(member: Member) -> str:
     if member.template is not None:
         return _rendered(member, values)
     constants = FAMILIES[member.family].constants
-    return _templates(jinja2.Environment).get_template(f"{member.family}.bpf.c.j2").render(values | dict(constants))
+    return templates(PROGRAMS).get_template(f"{member.family}.bpf.c.j2").render(values | dict(constants))
 
 
 def _rendered(member: Member, values: Mapping[str, str | int]) -> str:
     try:
-        return _templates(sandbox.SandboxedEnvironment).from_string(member.template or "").render(values)
+        return templates(PROGRAMS, sandbox.SandboxedEnvironment).from_string(member.template or "").render(values)
     except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, jinja2.TemplateSyntaxError) else ""
         raise PlanError(
@@ -134,19 +135,6 @@ def _text_of(path: Path) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise PlanError(f"--family {path}: {getattr(error, 'strerror', None) or 'not text'}") from error
-
-
-@cache
-def _templates(kind: type[jinja2.Environment]) -> jinja2.Environment:
-    """Return the environment of the study's templates; a sandbox for those of users, which may come from anyone."""
-    return kind(
-        loader=jinja2.FileSystemLoader(PROGRAMS),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # C, not HTML
-    )
 
 
 INSTRUCTION_SETS = ("v1", "v2", "v3", "v4")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from xdplab.labs.base import HOST
 from xdplab.studies.points import StudyPlan, StudyPoint, StudyRequest, StudyTrial, option
-from xdplab.studies.verifier.generated import FAMILIES, MOST_N
+from xdplab.studies.verifier.generated import FAMILIES, INSTRUCTION_SETS, MOST_N
 
 if TYPE_CHECKING:
     from xdplab.studies.verifier.corpora import CorpusObject
@@ -31,7 +31,7 @@ class Programs:
     objects: tuple[str, ...] = ()
     apart: bool = False
     compilers: tuple[str, ...] = option((), 'Such as "clang 14"; all that are here.', "--compiler", metavar="NAME")
-    mcpus: tuple[str, ...] = option(("v2", "v3", "v4"), "v2, v3 and v4.", "--mcpu", choices=("v1", "v2", "v3", "v4"))
+    mcpus: tuple[str, ...] = option(("v2", "v3", "v4"), "v2, v3 and v4.", "--mcpu", choices=INSTRUCTION_SETS)
     families: tuple[str, ...] = option(
         tuple(name for name, family in FAMILIES.items() if family.usual),
         f"{', '.join(FAMILIES)}, none, or a template of yours; all but strcmp_return by default.",
