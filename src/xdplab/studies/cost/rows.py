@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -25,7 +26,8 @@ from xdplab.studies.cost.measurement import (
 )
 from xdplab.studies.cost.points import CostPoint, CostRequest
 from xdplab.studies.cost.times import key_of, times_in
-from xdplab.studies.points import StudyPlan
+from xdplab.studies.places import PlaceFacts
+from xdplab.studies.points import Row, StudyPlan
 
 LINE, INSTRUCTION, FUNCTION = "line", "instruction", "function"
 CLASS = "class"
@@ -81,21 +83,19 @@ COLUMNS: tuple[Column[Any], ...] = (
 
 def table_of(plan: StudyPlan[CostRequest, CostPoint]) -> pd.DataFrame:
     """Return `COLUMNS`: a row for the whole of each packet, its parts, lines and functions; programs in their order."""
-    rows: list[dict[str, Any]] = []
     times = times_in(plan.directory)
-    order = {point: number for number, point in enumerate(plan.points)}
-    for trial, attempt, raw in sorted(plan.attempts(), key=lambda one: order[one[0].point]):
-        if attempt.status == "measured":
-            head = _head(trial.point) | {"run_id": plan.directory.run_id, "trial_id": trial.trial_id}
-            head["kernel_release"] = attempt.facts.get("kernel_release")
-            whole, *others = rows_of(cost_in(raw))
-            if (timed := times.get(key_of(trial.point))) is not None:
-                whole |= timed._asdict()
-            rows += [head | row for row in (whole, *others)]
-    return typed(rows, COLUMNS)
+
+    def read(point: CostPoint, _facts: PlaceFacts, raw: Path) -> Iterator[Row]:
+        whole, *others = rows_of(cost_in(raw))
+        timed = times.get(key_of(point))
+        yield whole if timed is None else whole | timed._asdict()
+        yield from others
+
+    order = {trial.trial_id: plan.points.index(trial.point) for trial in plan.trials}
+    return typed(sorted(plan.rows(PlaceFacts, read), key=lambda row: order[row["trial_id"]]), COLUMNS)
 
 
-def rows_of(cost: Cost) -> Iterator[dict[str, Any]]:
+def rows_of(cost: Cost) -> Iterator[Row]:
     """Yield the rows of one packet's cost, that of the whole first."""
     whole = Tally(*(sum((getattr(one, n) for one in cost.tallies.values()), Fraction()) for n in Tally.__annotations__))
     for part, tally in {WHOLE: whole, **cost.tallies}.items():
@@ -146,9 +146,3 @@ def place_name(row: Mapping[Any, Any] | pd.Series[Any]) -> str:
     if row["part"] == INSTRUCTION:
         return f"{row['function']}+{row['offset_bytes']:#x}"
     return f"line {row['line']}"
-
-
-def _head(point: CostPoint) -> dict[str, Any]:
-    return {
-        name: getattr(point, name) for name in ("program", "kernel", "mode", "way", "frame_bytes", "flows", "compiler")
-    }
