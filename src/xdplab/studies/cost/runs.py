@@ -8,7 +8,6 @@ import shlex
 import tempfile
 import warnings
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,8 @@ from xdplab.studies.cost.summaries import results, tables_of
 from xdplab.studies.cost.user_code import user_functions
 from xdplab.studies.cost.views import VIEWS
 from xdplab.studies.guests import CountedGuest, counted_place
-from xdplab.studies.places import Place, PlaceFacts
+from xdplab.studies.placed import PlacedSession
+from xdplab.studies.places import PlaceFacts
 from xdplab.studies.plugin import Plugin, functions_used
 from xdplab.studies.points import StudyPlan, StudyPlanning
 from xdplab.studies.study_kind import study_kind
@@ -77,17 +77,17 @@ _READY = {TEST_RUN: "loaded", AF_XDP: "ready"}
 _MARK = "xdplab:driven"
 
 
-class CostStudy:
+class CostStudy(PlacedSession):
     """Counts programs in one guest, one after the other."""
 
     facts = PlaceFacts
+    end = PlacedSession.leave_block
 
     def __init__(self, plan: StudyPlan[CostRequest, CostPoint]) -> None:
+        super().__init__()
         self._run = plan.directory
-        self._stack = ExitStack()
         self._block: Sequence[CostTrial] = ()
         self._guest: CountedGuest | None = None
-        self.place: Place | None = None
 
     def enter_block(self, trials: Sequence[CostTrial]) -> None:
         self._block = tuple(trials)  # the runner takes from its own
@@ -96,19 +96,12 @@ class CostStudy:
     def boot(self) -> None:
         """Boot a guest with what the block's programs need."""
         trials = self._block
-        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="xdplab-cost-")))
+        folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="xdplab-cost-")))
         files = files_of(self._run, {trial.point for trial in trials})
         tools = ["xdpload", "costdrive"]
         tools += [APPLICATION_TOOL] if any(trial.point.mode == AF_XDP for trial in trials) else []
         counted = counted_place(trials[0].point.place, tools, files, folder)
-        self.place, self._guest = self._stack.enter_context(counted)
-
-    def leave_block(self) -> None:
-        self.end()
-
-    def end(self) -> None:
-        self._stack.close()
-        self.place = self._guest = None
+        self.place, self._guest = self.stack.enter_context(counted)
 
     def measure(self, trial: CostTrial, raw: Path, facts: PlaceFacts) -> None:
         """Raises ProgramError, UnsupportedError or HostError with the words of what refused.
@@ -122,8 +115,7 @@ class CostStudy:
             self.end()
             self.boot()
             self._count_exactly(trial.point, raw)
-        assert self.place is not None  # the runner enters the block first
-        self.place.record_place(facts)
+        self.at(facts)
 
     def _count_exactly(self, point: CostPoint, raw: Path) -> None:
         few, many = ROUNDS

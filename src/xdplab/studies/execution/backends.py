@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 
 from xdplab.errors import HiddenSettingError, UnsupportedError
 from xdplab.labs.base import HOST
@@ -62,20 +62,14 @@ def _of_this_machine() -> dict[str, str]:
     return reasons
 
 
-def _interpreter(place: Place) -> None:
+def _switch(compiled: bool, place: Place) -> None:
     require_rights((place.name,), "--place vm:6.1:count")
-    with place.jit(False):
+    with place.jit(compiled):
         pass
 
 
-def _jit(place: Place) -> None:
-    require_rights((place.name,), "--place vm:6.1:count")
-    with place.jit(True):
-        pass
-
-
-def _module(place: Place) -> None:
-    build_tree(place.name)
-
-
-_ATTEMPTS: dict[str, Callable[[Place], object]] = {"interpreter": _interpreter, "jit": _jit, "module": _module}
+_ATTEMPTS: dict[str, Callable[[Place], object]] = {
+    "interpreter": partial(_switch, False),
+    "jit": partial(_switch, True),
+    "module": lambda place: build_tree(place.name),
+}
