@@ -11,7 +11,7 @@ from tests.analysis.synthetic import judged
 
 from xdplab.analysis.derived import derive
 from xdplab.analysis.finding_rules import RULES, find, places
-from xdplab.analysis.findings import Finding, files_of
+from xdplab.analysis.findings import Finding, files_of, points_of
 from xdplab.analysis.load_rules import DISTURBANCES
 from xdplab.analysis.repetition_rules import repetition_apart
 from xdplab.analysis.series import SERIES, point_label
@@ -123,6 +123,8 @@ def test_one_repetition_that_is_far_from_the_others_is_named(factor: float) -> N
     assert found.evidence["pps"] == pytest.approx(factor * found.evidence["pps_of_others"], rel=0.06)
     trials["attempt"] = None  # logs have none
     assert files_of(trials[one]) == found.files
+    unnamed = trials[one].assign(point_id=None)
+    assert points_of(pd.concat([trials[one], unnamed, trials[one]])) == found.points
 
 
 def test_repetitions_that_all_differ_and_two_alone_have_none_apart() -> None:

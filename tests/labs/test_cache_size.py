@@ -15,7 +15,7 @@ from xdplab.doctor.machine import CHECKS
 from xdplab.errors import PlanError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import cache
-from xdplab.resources import cache_root
+from xdplab.resources import cache_root, state_root
 
 MB = 1_000_000
 DAYS = {"kernels/6.1.0_1": 30, "kernels/5.10.0_1": 20, "headers/6.1.0_1": 10, "modules/abc": 1, "vm/states/s": 0.1}
@@ -38,21 +38,21 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("variables", "folder"),
+    ("of_all", "own", "cache", "state"),
     [
-        ({"XDG_CACHE_HOME": "/x"}, "/x/xdplab"),
-        ({"XDG_CACHE_HOME": "", "HOME": "/home/me"}, "/home/me/.cache/xdplab"),  # not a folder of where it runs
-        ({"XDG_CACHE_HOME": "/x", "XDPLAB_CACHE": "/y"}, "/y"),
+        ("/x", "", "/x/xdplab", "/x/xdplab"),
+        ("", "", "/home/me/.cache/xdplab", "/home/me/.local/state/xdplab"),  # not a folder of where it runs
+        ("/x", "/y", "/y", "/y"),
     ],
 )
-def test_the_cache_lies_where_the_user_says(
-    variables: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch
+def test_cache_and_state_lie_where_the_user_says(
+    of_all: str, own: str, cache: str, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("XDG_CACHE_HOME", "XDPLAB_CACHE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert cache_root() == Path(folder)
+    monkeypatch.setenv("HOME", "/home/me")
+    for name in ("CACHE", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", of_all)
+        monkeypatch.setenv(f"XDPLAB_{name}", own)
+    assert (cache_root(), state_root()) == (Path(cache), Path(state))
 
 
 def names() -> list[str]:

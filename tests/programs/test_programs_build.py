@@ -181,12 +181,17 @@ def test_an_object_file_is_taken_as_it_is(own, cache, tmp_path):
         build(UserProgram(str(copy)), cache)
 
 
-def test_a_missing_compiler_is_said(monkeypatch):
+def test_a_missing_compiler_is_said(monkeypatch, tmp_path):
     find_clang.cache_clear()
     monkeypatch.setenv("CLANG", sys.executable)  # the user's choice comes first
     assert find_clang() == sys.executable
     find_clang.cache_clear()
     monkeypatch.delenv("CLANG")
+    for version in (14, 15):
+        (tmp_path / f"clang-{version}").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_clang() == "clang-15"  # the newest
+    find_clang.cache_clear()
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(MissingToolError, match=r"no clang on this machine.*clang 14 or newer"):
         find_clang()

@@ -141,8 +141,11 @@ def test_each_host_is_asked_about_its_own_port(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(provenance, "_state", lambda lab, host, port: f"{lab.name} {host} {port}")
     ends = {"dut": "first", "dut_interface": "vd0", "tg": "second", "tg_interface": "vg0"}
     lab: Any = SimpleNamespace(name="rack", label="r", virtual=False, arrangement="hosts", **ends)
-    states = provenance.host_states(lab)
-    assert (states["dut"], states["tg"]) == ("rack first vd0", "rack second vg0")
+    monkeypatch.setattr(provenance, "own_version", lambda: {"commit": "ab12"})
+    assert provenance.host_states(lab) == {
+        "lab": "rack", "label": "r", "virtual": False, "arrangement": "hosts", "xdplab": {"commit": "ab12"},
+        "dut": "rack first vd0", "tg": "rack second vg0",
+    }  # fmt: skip
     monkeypatch.setattr(provenance, "answers", lambda host, asked: (host, *asked))
     after = provenance.host_states(lab, "after")
     assert (after["dut"], after["tg"]) == (("first", *provenance.MOMENT), ("second", *provenance.MOMENT))

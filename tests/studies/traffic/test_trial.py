@@ -213,7 +213,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     }.items():  # fmt: skip
         monkeypatch.setattr(module, name, calls.of(name, answer))
     monkeypatch.setattr(Side, "calls", calls)
-    monkeypatch.setattr(module.maker, "await_loaded", calls.of("the maker is loaded"))
+    monkeypatch.setattr("xdplab.studies.maker.await_loaded", calls.of("the maker is loaded"))
     monkeypatch.setattr(module, "KernelSide", Side)
     monkeypatch.setattr(module, "ThreadPoolExecutor", AtOnce)
     monkeypatch.setattr("xdplab.studies.traffic.passes.ThreadPoolExecutor", AtOnce)
@@ -390,7 +390,7 @@ def test_a_burst_alone_is_sent_after_a_warm_up_and_its_session_is_ended(
         "generator start", "generator sends warmup for 0.05", "generator sends offer for 0.7", "generator stop",
         "generator close",
     ]  # fmt: skip
-    assert calls == ["place split 2"]
+    assert calls == ["place split 2", "the maker is loaded"]
 
 
 @pytest.mark.parametrize(
