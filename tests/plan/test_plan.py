@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from xdplab.errors import PlanError
 from xdplab.plan import Plan, estimate_s, extent, load_plan, parse_plan, points_of, schedule
-from xdplab.plan.factors import by_cable, parse_line_share, parse_load, parse_share, recorded_speed, zipf_exponent
+from xdplab.plan.offered import by_cable, parse_line_share, parse_load, parse_share, recorded_speed, zipf_exponent
 from xdplab.plan.points import select, trial_s
 from xdplab.resources import shipped
 
@@ -217,6 +217,9 @@ def test_an_extent_tells_the_least_and_the_most_where_results_decide(more: dict[
         ("20kpps", 20e3, None, None, False),
         ("1.5Mpps", 1.5e6, None, None, False),
         ("7pps", 7.0, None, None, False),
+        ("0.5Mpps", 0.5e6, None, None, False),
+        ("0.5Gbit/s", 0.5e9 / (8 * 84), None, None, True),
+        ("0.5%", None, 0.005, None, False),
         ("2Mbit/s", 2e6 / (8 * 84), None, None, True),
         ("3Gbit/s", 3e9 / (8 * 84), None, None, True),
         ("50%", None, 0.5, None, False),

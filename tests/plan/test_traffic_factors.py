@@ -10,8 +10,8 @@ import pytest
 from xdplab.errors import PlanError
 from xdplab.generators import XDPGEN
 from xdplab.plan import Plan, Point, parse_plan, points_of, schedule
-from xdplab.plan.factors import recorded_speed
 from xdplab.plan.imix import SIMPLE, cycle_of
+from xdplab.plan.offered import recorded_speed
 from xdplab.programs.spec import program_of
 from xdplab.studies.traffic.run_files import why_not_sliced
 from xdplab.yaml_file import read_yaml

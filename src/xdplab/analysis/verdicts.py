@@ -29,7 +29,7 @@ from xdplab.analysis.count_rules import (
 from xdplab.analysis.values import Row, number, text, three_digits
 from xdplab.formats.proc import FAST_CLOCKS
 from xdplab.formats.settings import PROBE_NOTE
-from xdplab.plan.factors import frame_rate
+from xdplab.plan.offered import frame_rate
 
 RULES_VERSION = "15"
 

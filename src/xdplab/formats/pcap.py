@@ -12,7 +12,7 @@ from typing import Any
 
 from xdplab.errors import FormatError
 from xdplab.lazy import lazy
-from xdplab.plan.factors import FCS_BYTES
+from xdplab.plan.offered import FCS_BYTES
 
 pcapng = lazy("xdplab.formats.pcapng")  # few files are compressed, or pcapng
 

@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 from xdplab.compiler import flags_of, place_of
 from xdplab.plan import maps
 from xdplab.plan.imix import imix_of, require_mix, words_of
+from xdplab.plan.offered import RECORDED, checked_load, checked_skew, checked_timing
 from xdplab.text import unit_of
 
 Mode = Literal["native", "generic", "offload", "tcx", "tc", "netkit", "af_xdp"]
@@ -48,115 +49,17 @@ Imix = Annotated[
 Directions = Literal["back", "one", "both"]
 Stamp = Literal["all", "none"] | Annotated[int, Field(ge=1, le=1 << 20)]
 
-FCS_BYTES = 4
-L1_EXTRA_BYTES = 20
-"""The overhead of a frame on the cable: preamble, start delimiter and inter-frame gap (IEEE 802.3)."""
-_RATE = re.compile(r"(\d+(?:\.\d+)?)([kM]?)pps")
-_BITS = re.compile(r"(\d+(?:\.\d+)?)([MG])bit/s")
-_SHARE = re.compile(r"(\d+(?:\.\d+)?)%( of line)?")
-RECORDED = "recorded"
-_SPEED = re.compile(RECORDED + r"(?: ?[x×] ?(\d+(?:\.\d+)?))?")
-_SCALE = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
-
-
-def frame_rate(bits_per_second: float, frame_bytes: float) -> float:
-    """Return how many frames per second of that size, FCS included, fill this bit rate of a cable (L1)."""
-    return bits_per_second / (8 * (frame_bytes + L1_EXTRA_BYTES))
-
-
-def parse_load(load: str, frame_bytes: float) -> float | None:
-    """Return the paced rate of a load in frames per second, None for ``max``, a share, and what `timing` decides.
-
-    ``frame_bytes``: a frame's mean size with FCS; bits per second are those of the cable (L1). Raises ValueError.
-    """
-    if load in ("max", RECORDED) or _SHARE.fullmatch(load):
-        _not_nothing(load)
-        return None
-    match = _RATE.fullmatch(load) or _BITS.fullmatch(load)
-    if match is None:
-        raise ValueError(
-            f"{load!r} is not a load: write `max`, a rate such as `20kpps`, `1.5Mpps` or `500Mbit/s`, `50%` of the "
-            "PDR, or `50% of line`"
-        )
-    _not_nothing(load)
-    rate = float(match[1]) * _SCALE[match[2]]
-    return frame_rate(rate, frame_bytes) if match.re is _BITS else rate
-
-
-def parse_share(load: str) -> float | None:
-    """Return the share of the PDR that a load such as ``50%`` is, or None."""
-    match = _SHARE.fullmatch(load)
-    return None if match is None or match[2] else float(match[1]) / 100
-
-
-def parse_line_share(load: str) -> float | None:
-    """Return the share of the line rate that a load such as ``50% of line`` is, or None."""
-    match = _SHARE.fullmatch(load)
-    return float(match[1]) / 100 if match and match[2] else None
-
-
-def by_cable(load: str) -> bool:
-    """Tell whether a load is a bit rate on the cable: then the frame size determines the frame rate."""
-    return parse_line_share(load) is not None or _BITS.fullmatch(load) is not None
-
-
-def _not_nothing(load: str) -> None:
-    if re.match(r"0+(\.0+)?\D", load):
-        raise ValueError(f"{load!r} is not a load: no frame would be sent")
-
-
-def _checked_load(load: object) -> object:
-    if _SPEED.fullmatch(str(load)):
-        raise ValueError(f"{load!r} is not a load: write `timing: {load}`, and no load")
-    parse_load(str(load), frame_bytes=64)
-    return str(load)
-
-
-Load = Annotated[str, BeforeValidator(_checked_load, json_schema_input_type=str)]
-
-
-_ZIPF = re.compile(r"zipf (\d+(?:\.\d+)?)")
-
-
-def zipf_exponent(skew: str) -> float | None:
-    """Return the exponent of a skew by Zipf's law; None if flows take turns. Raises ValueError."""
-    match = _ZIPF.fullmatch(skew)
-    if skew != "uniform" and (match is None or not 0.01 <= float(match[1]) <= 4):
-        raise ValueError(f"{skew!r} is not a skew: write `uniform`, or `zipf S` with an exponent S from 0.01 to 4")
-    return float(match[1]) if match else None
-
-
-def _checked_skew(value: object) -> object:
-    exponent = zipf_exponent(str(value))
-    return "uniform" if exponent is None else f"zipf {exponent:g}"
-
-
-def recorded_speed(timing: str) -> float | None:
-    """Return how many times as fast as captured frames are sent; None if they go by the load. Raises ValueError."""
-    match = _SPEED.fullmatch(timing)
-    if timing != "load" and (match is None or not 0.001 <= float(match[1] or 1) <= 1000):
-        raise ValueError(
-            f"{timing!r} is not a timing: write `load`, `recorded`, or `recorded x2`: twice as fast (0.001 to 1000)"
-        )
-    return float(match[1] or 1) if match else None
-
-
-def _checked_timing(value: object) -> object:
-    speed = recorded_speed(str(value))
-    return "load" if speed is None else RECORDED if speed == 1 else f"{RECORDED} x{speed:g}"
-
-
-_Timing = Annotated[str, Field(pattern=r"^(load|recorded( ?[x×] ?[0-9.]+)?)$")]
-Timing = Annotated[str, BeforeValidator(_checked_timing, json_schema_input_type=_Timing)]
-
 
 def _per_second(value: object) -> object:
     match = re.fullmatch(r"(\d+)/s", value) if isinstance(value, str) else None
     return int(match[1]) if match else value
 
 
+Load = Annotated[str, BeforeValidator(checked_load, json_schema_input_type=str)]
+_Timing = Annotated[str, Field(pattern=r"^(load|recorded( ?[x×] ?[0-9.]+)?)$")]
+Timing = Annotated[str, BeforeValidator(checked_timing, json_schema_input_type=_Timing)]
 _Skew = Annotated[str, Field(pattern=r"^(uniform|zipf [0-9.]+)$")]
-Skew = Annotated[str, BeforeValidator(_checked_skew, json_schema_input_type=_Skew)]
+Skew = Annotated[str, BeforeValidator(checked_skew, json_schema_input_type=_Skew)]
 _Churn = Annotated[int, Field(ge=0, le=1_000_000)]
 _Churned = _Churn | Annotated[str, Field(pattern=r"^[0-9]+/s$")]
 Churn = Annotated[_Churn, BeforeValidator(_per_second, json_schema_input_type=_Churned)]
@@ -245,10 +148,6 @@ def _rodata_cell(value: Iterable[tuple[str, int]]) -> str:
     return " ".join(f"{name}={number}" for name, number in value) or "none"
 
 
-def _setup(given: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(argv) for argv in given)
-
-
 def _setup_cell(value: Iterable[Iterable[str]]) -> str:
     return "; ".join(shlex.join(argv) for argv in value) or "none"
 
@@ -271,10 +170,6 @@ def _switch(value: DeviceValue) -> str:
     return value if value == "auto" else device_value(value)
 
 
-def _device(given: Mapping[str, DeviceValue]) -> tuple[tuple[str, DeviceValue], ...]:
-    return tuple(sorted(given.items()))
-
-
 def _device_cell(value: Iterable[tuple[str, DeviceValue]]) -> str:
     return " ".join(f"{name}={device_value(setting)}" for name, setting in value) or "none"
 
@@ -282,14 +177,6 @@ def _device_cell(value: Iterable[tuple[str, DeviceValue]]) -> str:
 # --- where a factor applies; elsewhere its column is null ---
 
 Values = Mapping[str, Any]
-
-
-def _always(values: Values) -> bool:
-    return True
-
-
-def _of_one_size(values: Values) -> bool:
-    return bool(values["imix"] == "none")
 
 
 def _lookup(values: Values) -> bool:
@@ -338,7 +225,7 @@ class Form:
 
     canonical: Callable[[Any], Any] = lambda value: value
     cell: Callable[[Any], Any] = lambda value: value
-    applies: Callable[[Values], bool] = _always
+    applies: Callable[[Values], bool] = lambda values: True
     absent: Any = None
     path: bool = False
     in_pcap: bool = False
@@ -404,7 +291,7 @@ FACTORS: tuple[Factor, ...] = (
            shown=Labels(full=_plural("queue"), caption="always")),
     Factor("frame_bytes", "traffic", "points", FrameBytes, 64, "L2 bytes including the 4-byte FCS", dtype="int",
            shown=Labels(title="frame size", short="{} B".format, full="{} B frames".format, caption="always"),
-           form=Form(applies=_of_one_size, in_pcap=True)),
+           form=Form(applies=lambda values: values["imix"] == "none", in_pcap=True)),
     Factor("working_set_bytes", "program", "points", Annotated[int, Field(ge=16, le=1 << 30)], 32768,
            "bytes the accesses walk through", dtype="int",
            shown=Labels(title="working set", short=_bytes, full=lambda v: f"{_bytes(v)} working set", caption="always"),
@@ -476,7 +363,7 @@ FACTORS: tuple[Factor, ...] = (
     Factor("setup", "program", "program", list[list[Word]], [],
            "a user's program: commands on the DUT once it is attached",
            shown=Labels(full=_named_setup),
-           form=Form(canonical=_setup, cell=_setup_cell, applies=_own_file, absent=())),
+           form=Form(canonical=lambda given: tuple(map(tuple, given)), cell=_setup_cell, applies=_own_file, absent=())),
     Factor("frames", "program", "program", str | None, None, "a user's program: the pcap whose frames are sent",
            form=Form(path=True, cell=lambda value: value or "none", applies=_own_file)),
     Factor("frames_sha256", "program", "", None, None, "a user's program: SHA-256 of that pcap",
@@ -553,7 +440,7 @@ FACTORS: tuple[Factor, ...] = (
     Factor("device", "deployment", "points", Device, {},
            "settings of the DUT's device, as obtained; where the driver rounded a number, the one asked for too",
            shown=Labels(title="device settings"),
-           form=Form(canonical=_device, cell=_device_cell)),
+           form=Form(canonical=lambda given: tuple(sorted(given.items())), cell=_device_cell)),
     Factor("lab", "run", "block", Annotated[str, Field(min_length=1)], "auto",
            "the lab that measured; in a block: another lab than the plan's",
            shown=Labels(apart=True, caption="own"),

@@ -19,10 +19,11 @@ from typing import Any
 from xdplab.compiler import placed, sources_of
 from xdplab.errors import PlanError
 from xdplab.plan import factors
-from xdplab.plan.factors import FACTORS, Arrangement, Factor, of_program, parse_line_share, parse_load, parse_share
+from xdplab.plan.factors import FACTORS, Arrangement, Factor, of_program
 from xdplab.plan.imix import cycle_of, mean_bytes
 from xdplab.plan.maps import files_of
 from xdplab.plan.model import Block, Plan, UserProgramFile, files_named
+from xdplab.plan.offered import parse_line_share, parse_load, parse_share
 from xdplab.text import duration, many
 
 ETHERNET_MTU, L2_BYTES = 1500, 18

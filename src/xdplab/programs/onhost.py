@@ -17,7 +17,7 @@ from xdplab.compiler import find_clang, run_tool
 from xdplab.errors import ProgramError
 from xdplab.hosts import Host
 from xdplab.hosts.tool import PROGRAM_REFUSALS, Message, ToolSession
-from xdplab.plan.factors import FCS_BYTES
+from xdplab.plan.offered import FCS_BYTES
 from xdplab.programs.build import BuiltProgram, compile_command
 from xdplab.programs.counting import SEVERAL_BUFFERS, VERDICTS
 from xdplab.programs.image import KFUNC_CALL, Insn, decode

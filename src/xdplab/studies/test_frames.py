@@ -13,7 +13,7 @@ from math import lcm
 from xdplab.deploy.xdp import PortFrame
 from xdplab.lazy import lazy
 from xdplab.plan import Point
-from xdplab.plan.factors import FCS_BYTES, zipf_exponent
+from xdplab.plan.offered import FCS_BYTES, zipf_exponent
 
 pcap = lazy("xdplab.formats.pcap")  # few plans have one
 

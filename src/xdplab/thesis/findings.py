@@ -15,7 +15,7 @@ import pandas as pd
 from xdplab.analysis import verdicts
 from xdplab.analysis.findings import Finding, Severity, files_of, points_of
 from xdplab.analysis.series import settled
-from xdplab.plan.factors import L1_EXTRA_BYTES
+from xdplab.plan.offered import L1_EXTRA_BYTES
 from xdplab.text import many
 from xdplab.thesis.published import published_figures
 from xdplab.thesis.rules import (

@@ -14,7 +14,7 @@ from xdplab.generators import Capabilities, engines_of
 from xdplab.labs import Arrangement, Lab
 from xdplab.lazy import lazy
 from xdplab.plan import FACTORS, Plan, Point, points_of
-from xdplab.plan.factors import by_cable
+from xdplab.plan.offered import by_cable
 from xdplab.studies.traffic.limits import require_small_frames
 from xdplab.studies.traffic.session import queue_ends
 from xdplab.studies.traffic.turns import PLAN_LAB

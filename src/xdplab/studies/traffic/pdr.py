@@ -7,7 +7,7 @@ from typing import Any
 
 from xdplab.errors import PlanError, UnsupportedError
 from xdplab.plan import Point
-from xdplab.plan.factors import frame_rate
+from xdplab.plan.offered import frame_rate
 from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.studies.trial_facts import Limit
 from xdplab.text import many

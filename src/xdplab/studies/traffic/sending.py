@@ -17,7 +17,7 @@ from xdplab.labs import Lab
 from xdplab.labs.base import turned
 from xdplab.lazy import lazy
 from xdplab.plan import Point
-from xdplab.plan.factors import recorded_speed, zipf_exponent
+from xdplab.plan.offered import recorded_speed, zipf_exponent
 from xdplab.studies.test_frames import vlan_of
 from xdplab.studies.traffic.pdr import offered_rate
 from xdplab.studies.traffic.prepare import TrialContext
