@@ -86,6 +86,23 @@ def test_a_card_that_stays_at_four_queues_is_not_measured_as_one_of_one(card: Pa
         set_queues(Endpoint(LocalHost(), "e"), None, 1)
 
 
+@pytest.mark.parametrize(
+    ("has", "remedy"),
+    [
+        ("8 8 0 8 4 0", "e has queues: 4"),
+        ("n/a n/a 8 n/a n/a 2", "e has queues: 2"),
+        ("n/a n/a 8 n/a n/a n/a", ""),  # it does not say
+    ],
+)
+def test_a_card_that_refuses_says_so_with_the_queues_that_it_has(has: str, remedy: str, card: Path) -> None:
+    refuses = "    -L) echo 'netlink error: Invalid argument' >&2; exit 1\n"
+    (card.parent / "ethtool").write_text(ETHTOOL.replace("    -L)\n", refuses))
+    card.write_text(f"{has}\n")
+    with pytest.raises(UnsupportedError, match="Invalid argument") as refused:
+        set_queues(Endpoint(LocalHost(), "e"), None, 1)
+    assert (refused.value.remedy or "") == remedy
+
+
 # Somebody chose an RSS table of the last queue alone: as the kernel, it refuses fewer queues than that needs.
 HELD_BY_RSS = """#!/bin/sh
 cd "$(dirname "$0")" && read -r queues chosen <card

@@ -98,8 +98,8 @@ def _write(end: Endpoint, was: Counted, change: Values) -> None:
     try:
         write(CHANNELS, end.host, end.interface, change)
     except UnsupportedError as error:
-        has = was.get("combined") or min(was.values())
-        raise UnsupportedError(error.message, remedy=f"{end.interface} has queues: {has}") from error
+        has = was.get("combined") or min(filter(None, was.values()), default=None)
+        raise UnsupportedError(error.message, remedy=f"{end.interface} has queues: {has}" if has else None) from error
 
 
 def _plan(end: Endpoint, queues: int) -> tuple[Counted, Counted]:
