@@ -23,6 +23,7 @@ PTYPE = "Type Device      Function | ALL  vd0      packet_rcv | ALL  eth0     pa
             "absent: No such file",
         ),
         (f"port.device\tvd0\n/proc/net/ptype\t{PTYPE}", "port.sniffers", "packet_rcv"),
+        (f"port.device\tvd1\n/proc/net/ptype\t{PTYPE} | ALL   all_rcv", "port.sniffers", "all_rcv"),  # of every port
         ("bpf.tracing\ttracing:count_taken kprobe:spy fentry:a ", "bpf.tracing", "fentry:a kprobe:spy"),  # in any order
     ],
 )

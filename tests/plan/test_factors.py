@@ -243,7 +243,11 @@ def test_a_hue_and_a_panel_hold_each_value(factor: Factor) -> None:
         ("vlan", {"none": "no VLAN tag", 5: "VLAN 5"}),
         ("directions", {"one": "two ports, one direction", "both": "two ports, both directions"}),
         ("setup", {"none": "setup none", "true": "setup b5bea41"}),
-        ("maps", {"a[1]=2": "maps a[1]=2", "a[1]=2 " * 6 + "b=f.csv": "maps a, b"}),
+        (
+            "maps",
+            {"a[1]=2": "maps a[1]=2", "a[1]=2 " * 6 + "b=f.csv": "maps a, b", "a" * 36 + "[1]=2": f"maps {'a' * 36}"}
+            | {"a" * 35 + "[1]=2": f"maps {'a' * 35}[1]=2"},
+        ),
         ("program_name", {"array-read": "array read"}),
     ],
 )

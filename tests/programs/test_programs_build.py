@@ -19,7 +19,7 @@ from xdplab.programs import proof
 from xdplab.programs.build import build, compile_command
 from xdplab.programs.counting import AccessCounts
 from xdplab.programs.onhost import TestRun, load_report
-from xdplab.programs.program import program
+from xdplab.programs.program import Text, program
 from xdplab.programs.proof import Proof, prove
 from xdplab.programs.spec import ProgramSpec, UserProgram
 
@@ -204,6 +204,7 @@ def test_the_notebooks_program_shows_itself(cache):
     assert repr(one).startswith("Program(array-read-100: N = 100 proved: 100 loads, 0 stores per packet;")
     assert "<summary>source</summary><pre>" in one._repr_html_()
     assert "#include &lt;linux/bpf.h&gt;" in one.source._repr_html_()
+    assert [Text("x\n" * n)._repr_html_()[-20:] for n in (400, 401)] == ["\nx" * 7 + "</pre>", "… 1 more lines</pre>"]
     assert "call bpf_map_lookup_elem" in one.disassembly
     assert one.proof.accesses == 100
 
