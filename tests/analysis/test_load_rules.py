@@ -9,6 +9,8 @@ from tests.analysis.synthetic import judged
 from xdplab.analysis.derived import derive
 from xdplab.analysis.finding_rules import find
 from xdplab.analysis.findings import Finding
+from xdplab.analysis.load_rules import _MAY_SAY, DISTURBANCES, DISTURBED_BY
+from xdplab.analysis.values import records
 
 
 def paced(load: str, rate: float, **columns: object) -> pd.DataFrame:
@@ -100,3 +102,25 @@ def test_a_drift_over_the_run_is_told_once() -> None:
     (found,) = of(trials, "drift")
     assert found.what.startswith("the rates changed by -")
     assert found.evidence["p"] < 0.001
+
+
+def test_every_trial_with_a_remark_is_asked_for_it() -> None:
+    rng, number = np.random.default_rng(1), 20_000
+    scales = {"tx_errors": 1e4, "tx_pause_ms": 60, "tx_paused_ms": 30, "tx_packets": 1e6, "link_bps": 1e10}
+    scales |= {"rate_requested_pps": 1e6, "offered_pps": 1e6, "generator_pps": 2e6, "queues": 2}
+    texts = {"sched_policy": ["SCHED_FIFO:5", "SCHED_OTHER (refused)"], "latency_from": ["sent", "due"]}
+    texts |= {"settings_changed": ["{}", '{"dut governor": ["powersave", ""]}'], "rate_change_kind": ["step"]}
+    names = {*DISTURBED_BY, "rate_requested_pps", "offered_pps", "link_bps", "queues", "dut_cpus", "directions"}
+    columns: dict[str, object] = {}
+    for name in sorted(names):
+        values = rng.normal(scales.get(name, 0.02), 0.02 * scales.get(name, 1.0), number) * rng.choice([0, 1], number)
+        cells = rng.choice(texts[name], number) if name in texts else values
+        columns[name] = pd.Series(cells, dtype="object" if name in texts else float).mask(rng.random(number) < 0.2)
+    trials = pd.DataFrame(columns)
+    rows = records(trials)
+    for name, says in DISTURBANCES.items():
+        said = np.array([says(row) is not None for row in rows])
+        asked = _MAY_SAY[name](trials).to_numpy(dtype=bool)
+        assert said.any(), name
+        assert asked[said].all(), name
+        assert not asked.all(), name

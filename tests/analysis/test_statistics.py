@@ -10,7 +10,7 @@ from scipy import stats
 
 from xdplab.analysis import fit
 from xdplab.analysis.decide.compare import compare
-from xdplab.analysis.fit import fit_line, fits, slope
+from xdplab.analysis.fit import fit_line, fit_lines, fits, slope
 from xdplab.analysis.intervals import Scale, Spread, of_one_point, summarise
 
 
@@ -72,6 +72,21 @@ def test_an_exact_line_is_found_exactly() -> None:
     two = fit_line([0, 10], [1.0, 2.0])
     assert two is not None
     assert isnan(two.c_se), "no degree of freedom, no error"
+
+
+def test_lines_of_many_groups_are_each_the_line_of_its_group() -> None:
+    rng = np.random.default_rng(3)
+    groups = rng.permutation(np.repeat(np.arange(200), rng.integers(1, 12, 200)))
+    n = rng.choice([0, 1, 100, 400], len(groups))
+    times = (150 + 2.5 * n) * rng.uniform(0.9, 1.1, len(groups))
+    alone = {group: fit_line(n[groups == group], times[groups == group]) for group in range(200)}
+    lines = fit_lines(n, times, groups)
+    assert groups[lines.place].tolist() == [group for group, line in alone.items() if line is not None]
+    for at, group in enumerate(groups[lines.place]):
+        line = alone[group]
+        for name in ("t0", "c", "t0_se", "c_se", "r2", "n", "points"):
+            assert np.array_equal(getattr(lines, name)[at], getattr(line, name), equal_nan=True)
+        assert lines.place[at] == np.flatnonzero(groups == group)[0]
 
 
 def test_a_slopes_interval_holds_where_repetitions_differ_as_wholes() -> None:

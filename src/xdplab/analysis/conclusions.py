@@ -135,7 +135,8 @@ def cost(trials: pd.DataFrame, names: Sequence[str]) -> str:
     naming = [name for name in names if name == "mode" or (name in OF_PROGRAM and name != "accesses")]
     groups: dict[tuple[object, ...], Values] = {}
     for series, rows in by_series(limited_by_dut(trials)):
-        slopes = {repetition: line.c for repetition, line in lines_by_repetition(rows) if line.c > 0}
+        repetition, lines = lines_by_repetition(rows)
+        slopes = dict(zip(repetition[lines.c > 0].tolist(), lines.c[lines.c > 0].tolist(), strict=True))
         if slopes:
             groups.setdefault(_place(rows.iloc[0], naming), {}).setdefault(series, {}).update(slopes)
     return f"one more access costs {_listed(groups, naming, ' ns')}" if groups else ""

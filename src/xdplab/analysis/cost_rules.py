@@ -155,7 +155,7 @@ def unequal_work(trials: pd.DataFrame) -> list[str]:
     if counted["mode"].isin(["af_xdp"]).nunique() < 2:
         return []
     phrases = []
-    for program, rows in valid(counted).groupby("program_name", sort=False):
+    for program, rows in valid(counted).groupby("program_name", sort=False, observed=True):
         is_user = rows["mode"].isin(["af_xdp"])
         kernel, user = _widest(rows[~is_user]), _widest(rows[is_user])
         if kernel is None or user is None or is_null(user["access_loads"]):
@@ -189,6 +189,6 @@ def _counted(side: Row) -> str:
 
 def work_differs(trials: pd.DataFrame) -> Iterator[Finding]:
     """Modes of one program that do different work per access: the difference of their costs is not due to the mode."""
-    for _, rows in valid(trials).groupby("program_name", sort=False):
+    for _, rows in valid(trials).groupby("program_name", sort=False, observed=True):
         for phrase in unequal_work(rows):
             yield Finding("unequal work", "warning", f"not the same work: {phrase}", points_of(rows))

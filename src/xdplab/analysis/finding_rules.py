@@ -9,6 +9,7 @@ from math import hypot, isnan, nan, sqrt
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 
 from xdplab.analysis.cost_rules import cost_not_resolved, testrun_contradicted, testrun_disagrees, work_differs
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
@@ -155,7 +156,11 @@ def _same_rings(filled: pd.DataFrame) -> list[list[_Fill]]:
     reached, queues, latency, rate, depth = (filled[name].to_numpy(dtype=float, na_value=nan) for name in columns)
     in_flight = latency * 1e-9 * rate / np.where(reached > 0, reached, queues)
     rings: list[list[_Fill]] = []
-    for repetition, places in places_by(filled["repetition"]):
+    _, number = np.unique(filled["repetition"].to_numpy(dtype=float, na_value=nan), return_inverse=True)
+    count, met, unknown = (np.bincount(number, of) for of in (None, _met(in_flight, depth), np.isnan(depth)))
+    looked_at = np.flatnonzero(((met >= 2) | ((count >= 3) & (unknown == count)))[number])  # few of many repetitions
+    for repetition, of in places_by(filled["repetition"].iloc[looked_at]):
+        places = looked_at[of]
         ring = _ring(in_flight[places], depth[places], rate[places])
         if ring is None:
             continue
@@ -169,6 +174,10 @@ def _same_rings(filled: pd.DataFrame) -> list[list[_Fill]]:
     return rings
 
 
+def _met(in_flight: NDArray[np.float64], depth: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return np.abs(in_flight / depth - 1) < RING_MATCH
+
+
 def _ring(
     in_flight: NDArray[np.float64], depth: NDArray[np.float64], rates: NDArray[np.float64]
 ) -> tuple[NDArray[np.bool_], float, str] | None:
@@ -176,7 +185,7 @@ def _ring(
 
     A known ring depth must occur at two N; an unknown one is a constant while the rate changes.
     """
-    met = np.abs(in_flight / depth - 1) < RING_MATCH
+    met = _met(in_flight, depth)
     if met.sum() >= 2:
         return met, float(in_flight[met].mean()), f"the ring has {depth[met][0]:.0f} entries"
     if len(rates) < 3 or not np.isnan(depth).all() or rates.max() <= 1.5 * rates.min():
@@ -323,6 +332,8 @@ NEEDED = (
     "generator_pps",
     *DISTURBED_BY,
 )
+OF_RULES = ("mode", "program_name", "load", "lab", "arrangement", "directions")
+"""Texts of a series that rules read; the others are in its key and its label."""
 RULES: dict[str, Rule] = {
     "repetitions differ": repetitions_differ,
     "programs differ": programs_differ,
@@ -352,6 +363,8 @@ RULES: dict[str, Rule] = {
 
 def find(trials: pd.DataFrame, rules: Mapping[str, Rule] = RULES) -> list[Finding]:
     """Apply every rule to judged and derived trials; warnings first, then in the table's order."""
-    lean = with_keys(plain(trials, [*NEEDED, *([STAGE] if STAGE in trials else [])]))
-    findings = [finding for rule in rules.values() for finding in rule(lean)]
+    whole = with_keys(plain(trials, [*NEEDED, *([STAGE] if STAGE in trials else [])]))
+    spare = [name for name in SERIES if name not in OF_RULES and not is_numeric_dtype(whole[name])]
+    lean = whole.drop(columns=spare)
+    findings = [finding for rule in rules.values() for finding in rule(whole if rule is missing_points else lean)]
     return sorted(findings, key=lambda finding: finding.severity != "warning")

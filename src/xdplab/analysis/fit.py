@@ -11,7 +11,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
-from xdplab.analysis.series import by_series, places_by, valid
+from xdplab.analysis.series import by_series, valid
+
+Table = NDArray[np.float64]
+"""A row for each group, or a column with one value of each."""
 
 
 @dataclass(frozen=True)
@@ -42,45 +45,92 @@ def fit_line(accesses: ArrayLike, times_ns: ArrayLike) -> Line | None:
     t); standard errors come from the scaled residuals, s^2 (X'WX)^-1, R^2 from the weighted sums (Draper and Smith, ch.
     9).
     """
-    x, t = np.asarray(accesses, dtype=float), np.asarray(times_ns, dtype=float)
-    points = len(np.unique(x))
-    if points < 2:
+    x, t = (np.asarray(values, dtype=float)[None] for values in (accesses, times_ns))
+    points = _levels(x)
+    if points[0] < 2:
         return None
+    *values, residuals = _fitted(x, t)
+    t0, c, t0_se, c_se, r2 = (float(value[0]) for value in values)
+    return Line(t0, c, t0_se, c_se, r2, x.shape[1], int(points[0]), residuals[0])
+
+
+def _levels(x: Table) -> NDArray[np.intp]:
+    """Return how many different values each row has."""
+    return np.asarray((np.diff(np.sort(x, axis=1), axis=1) != 0).sum(axis=1) + 1)
+
+
+def _fitted(x: Table, t: Table) -> tuple[NDArray[np.float64], ...]:
+    """Fit each row, of equally many observations: t0, c, their standard errors, R^2, and the relative residuals."""
     t0, c, *_ = _solve(x, t, 1 / t**2)
     fitted = t0 + c * x
     weights = 1 / np.where(fitted > 0, fitted, t) ** 2
     t0, c, mean, *variances = _solve(x, t, weights)
     fitted = t0 + c * x
     residuals = t - fitted
-    spare = len(x) - 2
-    left, spread = float(weights @ residuals**2), float(weights @ (t - mean) ** 2)
-    r2 = 1 - left / spread if spread and spare else nan  # through two points goes every line
-    t0_se, c_se = (sqrt(left / spare * variance) if spare else nan for variance in variances)
-    return Line(t0, c, t0_se, c_se, r2, len(x), points, residuals / fitted)
+    spare = x.shape[1] - 2
+    left, spread = _dot(weights, residuals**2), _dot(weights, (t - mean) ** 2)
+    none = np.full_like(left, nan)
+    r2 = 1 - left / np.where(spread == 0, nan, spread) if spare else none  # through two points goes every line
+    errors = (np.sqrt(left / spare * variance) if spare else none for variance in variances)
+    return *(value[:, 0] for value in (t0, c, *errors, r2)), residuals / fitted
 
 
-def _solve(
-    x: NDArray[np.float64], t: NDArray[np.float64], weights: NDArray[np.float64]
-) -> tuple[float, float, float, float, float]:
+def _solve(x: Table, t: Table, weights: Table) -> tuple[Table, ...]:
     """Return t0, c, the mean time, and the variances of t0 and c in units of s^2, the diagonal of (X'WX)^-1.
 
     N is taken from its mean: that keeps precision at N = 12800, and a run has thousands of fits too small for matrices.
     """
-    total = weights.sum()
-    middle, mean = weights @ x / total, weights @ t / total
+    total = weights.sum(axis=1, keepdims=True)
+    middle, mean = _dot(weights, x) / total, _dot(weights, t) / total
     apart = x - middle
-    squares = weights @ apart**2
-    c = weights @ (apart * (t - mean)) / squares
-    return float(mean - c * middle), float(c), float(mean), float(1 / total + middle**2 / squares), float(1 / squares)
+    squares = _dot(weights, apart**2)
+    c = _dot(weights, apart * (t - mean)) / squares
+    return mean - c * middle, c, mean, 1 / total + np.float_power(middle, 2) / squares, 1 / squares
 
 
-def lines_by_repetition(rows: pd.DataFrame) -> Iterator[tuple[float, Line]]:
-    """Yield each repetition of a series that has two N, and the line of its service times."""
-    accesses, times = (rows[name].to_numpy(dtype=float, na_value=nan) for name in ("accesses", "ns_per_packet"))
-    for repetition, places in places_by(rows["repetition"]):
-        line = fit_line(accesses[places], times[places])
-        if line is not None:
-            yield repetition, line
+def _dot(a: Table, b: Table) -> Table:
+    """Return the product of each two rows, summed up: a column."""
+    return np.asarray((a[:, None] @ b[:, :, None])[:, 0])
+
+
+@dataclass(frozen=True)
+class FittedLines:
+    """The lines of groups that have two N or more, as columns: each with a ``place`` of its group, its first."""
+
+    place: NDArray[np.intp]
+    t0: NDArray[np.float64]
+    c: NDArray[np.float64]
+    t0_se: NDArray[np.float64]
+    c_se: NDArray[np.float64]
+    r2: NDArray[np.float64]
+    n: NDArray[np.intp]
+    points: NDArray[np.intp]
+
+
+def fit_lines(accesses: ArrayLike, times_ns: ArrayLike, groups: ArrayLike) -> FittedLines:
+    """Fit a line to each group (a number of each observation), by ascending number: a run has as many as trials."""
+    x, t = (np.asarray(values, dtype=float) for values in (accesses, times_ns))
+    order = np.argsort(groups, kind="stable")
+    _, starts, sizes = np.unique(np.asarray(groups)[order], return_index=True, return_counts=True)
+    columns = np.full((len(starts), 8), nan)
+    for size in np.unique(sizes[sizes > 1]):  # numpy fits all groups of one size at once
+        which = np.flatnonzero(sizes == size)
+        places = order[starts[which, None] + np.arange(size)]
+        points = _levels(x[places])
+        which, places, points = (values[points > 1] for values in (which, places, points))
+        *values, _ = _fitted(x[places], t[places])
+        columns[which] = np.column_stack([places[:, 0], *values, np.full(len(which), size), points])
+    place, t0, c, t0_se, c_se, r2, n, points = columns[~np.isnan(columns[:, 0])].T
+    return FittedLines(place.astype(np.intp), t0, c, t0_se, c_se, r2, n.astype(np.intp), points.astype(np.intp))
+
+
+def lines_by_repetition(rows: pd.DataFrame) -> tuple[NDArray[np.float64], FittedLines]:
+    """Return the lines of a series' service times in each repetition that has two N, and these repetitions."""
+    accesses, times, repetition = (
+        rows[name].to_numpy(dtype=float, na_value=nan) for name in ("accesses", "ns_per_packet", "repetition")
+    )
+    lines = fit_lines(accesses, times, repetition)
+    return repetition[lines.place], lines
 
 
 STAGE = "dut_stage"

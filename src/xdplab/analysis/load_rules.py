@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 import pandas as pd
 
 from xdplab.analysis import verdicts
+from xdplab.analysis.count_rules import COUNT_TOLERANCE
 from xdplab.analysis.decide.compare import drift
 from xdplab.analysis.findings import Finding, files_of, points_of
-from xdplab.analysis.series import SERIES, first_label, key_of, point_label, valid
+from xdplab.analysis.series import first_label, key_of, point_label, rows_where, series_of, valid
 from xdplab.analysis.values import Row, records
 from xdplab.text import many
 
@@ -23,7 +24,7 @@ HELD_BACK = 0.8
 def paced_loss(trials: pd.DataFrame) -> Iterator[Finding]:
     """Some trials lost more than 0.5 % of a paced load: their latency is that of a full queue."""
     paced = valid(trials[trials["rate_requested_pps"].notna() & trials["loss_ratio"].notna()])
-    for _, rows in paced.groupby(key_of(paced, SERIES), sort=False):
+    for _, rows in paced.groupby(series_of(paced), sort=False):
         lost = rows[rows["loss_ratio"].astype(float) > CARRIED]
         if lost.empty:
             continue
@@ -43,7 +44,7 @@ def paced_loss(trials: pd.DataFrame) -> Iterator[Finding]:
 def nothing_forwarded(trials: pd.DataFrame) -> Iterator[Finding]:
     """The DUT got every frame and sent none back: a livelock, or a driver that cannot send (XDP_TX on veth)."""
     silent = valid(trials[trials["forwarded_pps"].eq(0)])
-    for _, rows in silent.groupby(key_of(silent, SERIES), sort=False):
+    for _, rows in silent.groupby(series_of(silent), sort=False):
         remedy = "look at its xdp_tx_errors: a veth's other end needs an XDP program"
         what = f"{first_label(rows)}: {many(len(rows), 'trial')} forwarded nothing: {remedy}"
         yield Finding(
@@ -90,7 +91,7 @@ def drifts(trials: pd.DataFrame) -> Iterator[Finding]:
     logarithm). The order is random in each repetition, so a drift affects all points alike and cancels between them. It
     does not cancel between runs, and it widens the intervals.
     """
-    for _, rows in trials.groupby("run_id", sort=False):
+    for _, rows in trials.groupby("run_id", sort=False, observed=True):
         trend = drift(rows)
         if trend is None or not trend.significant:
             continue
@@ -135,12 +136,41 @@ DISTURBED_BY = (
 def disturbances(trials: pd.DataFrame) -> Iterator[Finding]:
     """Valid trials with a remark in their reasons, one finding for each of `DISTURBANCES`."""
     believed = valid(trials)
-    read = records(believed)
     for name, says in DISTURBANCES.items():
-        remarks = pd.Series([says(row) for row in read], index=believed.index, dtype="object")
-        rows = believed[remarks.notna()]
+        suspects = rows_where(believed, _MAY_SAY[name](believed))
+        remarks = pd.Series([says(row) for row in records(suspects)], index=suspects.index, dtype="object")
+        rows = suspects[remarks.notna()]
         if rows.empty:
             continue
         what = f"{len(rows)} of {many(len(believed), 'trial')}, such as {point_label(rows)}: {remarks[rows.index[0]]}"
         numbers = {"trials": float(len(rows)), "of": float(len(believed))}
         yield Finding(name, "warning", what, points_of(rows), numbers, files_of(rows))
+
+
+_MAY_SAY: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
+    "load missed": lambda trials: _offered_another(trials) | trials["tx_errors"].gt(0),
+    "sender late": lambda trials: _sent_late(trials, "p50") | _sent_late(trials, "p99"),
+    "sender stood still": lambda trials: trials["tx_paused_ms"] / 1e3 >= verdicts.PAUSE_SHARE * trials["window_s"],
+    "device refused frames": lambda trials: trials["tx_errors"].gt(0),
+    "rate not steady": lambda trials: trials["rate_change"].abs().gt(0),
+    "no real-time priority": lambda trials: _holds(trials["sched_policy"], "refused"),
+    "CPU stolen": lambda trials: trials["host_steal_cores"].gt(verdicts.STEAL_CORES),
+    "other work": lambda trials: trials["other_busy_cores"].gt(verdicts.OTHER_SHARE),
+    "clock changed": lambda trials: trials["clock_change"].abs().gt(verdicts.CLOCK_CHANGE),
+    "settings changed": lambda trials: _holds(trials["settings_changed"], ":"),
+}
+"""Which trials have such a remark, or may have one: to ask each of a million takes a hundred seconds."""
+
+
+def _offered_another(trials: pd.DataFrame) -> pd.Series:
+    share = trials["offered_pps"] / trials["rate_requested_pps"]
+    return share.lt(verdicts.OFFERED_SHARE) | share.gt(1 + COUNT_TOLERANCE)
+
+
+def _sent_late(trials: pd.DataFrame, name: str) -> pd.Series:
+    whole = trials[f"latency_{name}_ns"]
+    return whole - trials[f"latency_sent_{name}_ns"] > verdicts.LATE_SHARE * whole
+
+
+def _holds(texts: pd.Series, part: str) -> pd.Series:
+    return texts.isin([text for text in texts.dropna().unique() if part in text])

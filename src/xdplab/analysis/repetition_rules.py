@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from math import hypot, isnan, nan, sqrt
+from math import hypot, nan, sqrt
 from statistics import median
 from typing import Any
 
@@ -223,11 +223,10 @@ def repetition_classes(trials: pd.DataFrame) -> Iterator[Finding]:
         return
     spreads = spread_of_points(_at_maximum(trials))
     for label, rows in by_series(limited):
-        slopes = {
-            repetition: (line.c, line.c_se)
-            for repetition, line in lines_by_repetition(rows)
-            if line.points >= 3 and not isnan(line.c_se)
-        }
+        repetition, lines = lines_by_repetition(rows)
+        resolved = (lines.points >= 3) & ~np.isnan(lines.c_se)
+        costs = zip(lines.c[resolved].tolist(), lines.c_se[resolved].tolist(), strict=True)
+        slopes = dict(zip(repetition[resolved].tolist(), costs, strict=True))
         others = _elsewhere(spreads, set(rows["point_id"]))["spread"]
         classes = _split(slopes, _usual(others) if len(others) >= OTHER_POINTS else 0.0)
         if len(classes) < 2:

@@ -28,8 +28,8 @@ def is_of_port(name: str) -> bool:
     return name.partition(" ")[2].startswith(OF_PORT)
 
 
-Values = dict[str, dict[str, list[object]]]
-"""By name and value: the rows (index labels) that have it."""
+Values = dict[str, dict[str, list[pd.Index]]]
+"""By name and value: the rows that have it, by groups."""
 
 
 def values_by_scope(trials: pd.DataFrame) -> list[Values]:
@@ -38,12 +38,13 @@ def values_by_scope(trials: pd.DataFrame) -> list[Values]:
     parsed = {text: settings_of(text) for text in recorded["settings"].unique()}
     names = list(dict.fromkeys(name for named in parsed.values() for name in named))
     scopes: dict[tuple[object, ...], Values] = {}
-    for (lab, point, text), rows in recorded.groupby(["lab", "point_id", "settings"], sort=False, dropna=False):
+    places = ["lab", "point_id", "settings"]
+    for (lab, point, text), rows in recorded.groupby(places, sort=False, dropna=False, observed=True):
         for name in names:
             value = parsed[text].get(name, ABSENT)
             where = str(lab), str(point)  # null is not equal to itself
             scope = scopes.setdefault(where if is_of_port(name) else where[:1], {})
-            scope.setdefault(name, {}).setdefault(value, []).extend(rows.index)
+            scope.setdefault(name, {}).setdefault(value, []).append(rows.index)
     return list(scopes.values())
 
 
@@ -56,7 +57,7 @@ def settings_differ(trials: pd.DataFrame) -> Iterator[Finding]:
         for name, values in scope.items():
             if len(values) > 1:
                 for value, labels in values.items():
-                    values_of.setdefault(name, {}).setdefault(value, set()).update(labels)
+                    values_of.setdefault(name, {}).setdefault(value, set()).update(*labels)
     if not values_of:
         return
     changed = {

@@ -198,9 +198,8 @@ def _kept_verdicts(run: RunDirectory) -> dict[str, int]:
 def _answer(run: Run[Any]) -> RunAnswer:
     of_run = run.tables()
     shown = {name: _texts(table) for name, table in of_run.items()}
-    return RunAnswer(
-        run.kind.planning is not None, run.recipe.needs_raw, shown, run.summary(), watching.counted(run.rows())
-    )
+    verdicts = watching.counted(run.rows(run.kind.of_results))
+    return RunAnswer(run.kind.planning is not None, run.recipe.needs_raw, shown, run.summary(), verdicts)
 
 
 def _texts(table: Table) -> dict[str, Any]:

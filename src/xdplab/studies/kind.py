@@ -128,6 +128,8 @@ class Kind(Generic[P]):
     """The findings with all that belongs to them."""
     attempts: Callable[[Run[P], Reader | None], pd.DataFrame] = first_table
     """The rows of its first table."""
+    of_results: Reader | None = None
+    """Reads the columns that its results are made of."""
     one_row_a_trial: bool = True
     """Whether the last row of a trial is the one that counts."""
     planning: Planning | None = None
@@ -163,10 +165,10 @@ class Run(Generic[P]):
         return read_state(self.directory)
 
     @cached_property
-    def _made(self) -> dict[str, tuple[object, Any]]:
+    def _made(self) -> dict[object, tuple[object, Any]]:
         return {}
 
-    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+    def _once(self, name: object, make: Callable[[], Any]) -> Any:
         """Return what is made of the run, and is made again only after its journal has changed."""
         written = self.directory.journal.path.stat()
         stamp = written.st_size, written.st_mtime_ns
@@ -229,11 +231,12 @@ class Run(Generic[P]):
             gone.warn_gone(self.directory, kept.gone(self.directory, anew=anew))
 
     def attempts(self, read: Reader | None = None) -> pd.DataFrame:
-        """Return the rows of the first table; of XDP traffic every attempt that ended. Writes nothing into the run."""
-        if read is not None:
-            return self.kind.attempts(self, read)
-        whole: pd.DataFrame = self._once("attempts", lambda: self.kind.attempts(self, None))
-        return whole.copy()
+        """Return the rows of the first table; of XDP traffic every attempt that ended. Writes nothing into the run.
+
+        What ``read`` has read is not to be changed: it is the same every time.
+        """
+        table: pd.DataFrame = self._once(("attempts", read), lambda: self.kind.attempts(self, read))
+        return table.copy() if read is None else table
 
     def rows(self, read: Reader | None = None) -> pd.DataFrame:
         """Return the measurements that count, a row each. Writes nothing into the run."""

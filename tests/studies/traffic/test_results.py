@@ -22,7 +22,8 @@ def run_of(rows: pd.DataFrame, last: dict[str, Any] | None = None) -> Any:
     """Return as much of a run of these rows as its summary and its exit code read."""
     state = SimpleNamespace(failed=[], owed=[], last=last or {"t": SimpleNamespace(status="measured")})
     place = SimpleNamespace(path=Path("results/r"))
-    return SimpleNamespace(rows=lambda: rows, state=state, plan=None, directory=place, findings=list)
+    rooms = {"kind": SimpleNamespace(of_results=None), "directory": place, "state": state}
+    return SimpleNamespace(rows=lambda _=None: rows, plan=None, findings=list, **rooms)
 
 
 def judged(*verdicts: tuple[str, str]) -> pd.DataFrame:

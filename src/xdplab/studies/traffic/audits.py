@@ -11,10 +11,10 @@ import pandas as pd
 
 from xdplab.analysis.finding_rules import RULES, find
 from xdplab.analysis.findings import Finding
-from xdplab.analysis.fit import fit_line, limited_by_dut
+from xdplab.analysis.fit import fit_lines, limited_by_dut
 from xdplab.analysis.labs import LabRatio, by_lab, lab_ratios
 from xdplab.analysis.load_rules import DISTURBANCES
-from xdplab.analysis.series import SERIES, key_of, places_by, plain, settled, with_baselines
+from xdplab.analysis.series import SERIES, key_of, plain, settled, with_baselines
 from xdplab.analysis.summary import varying
 from xdplab.plan.factors import BY_COLUMN
 from xdplab.run.frames import records
@@ -77,7 +77,7 @@ class Audit:
     summary: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        content = {"findings": [asdict(e) for e in self.entries], "fits": [asdict(f) for f in self.fits]}
+        content = {"findings": [*map(vars, self.entries)], "fits": [*map(vars, self.fits)]}
         return {"run": self.run, **content, "labs": self.labs.to_json()}
 
     def to_markdown(self) -> str:
@@ -148,20 +148,17 @@ def fits_by_repetition(trials: pd.DataFrame) -> list[Fit]:
     limited = limited_by_dut(trials)
     limited = with_baselines(limited[limited["accesses"].notna()]) if len(limited) else limited
     limited = plain(limited, [name for name in names if name in limited])
-    accesses, times = limited["accesses"].to_numpy(), limited["ns_per_packet"].to_numpy()
-    groups = places_by(pd.Series(pd.factorize(key_of(limited, FIT_GROUP))[0]))
-    fitted = [(places[0], fit_line(accesses[places], times[places])) for _, places in groups]
-    lines = [(place, line) for place, line in fitted if line is not None]
-    firsts = limited.iloc[[place for place, _ in lines]]
-    fits = []
-    for first, (_, line), setting in zip(firsts.to_dict("records"), lines, _settings(firsts), strict=True):
-        values = [None if isnan(value) else value for value in (line.t0_se, line.c_se, line.r2)]
-        fits.append(
-            Fit(
-                str(first["mode"]), int(first["queues"]), int(first["repetition"]), str(first["program_name"]),
-                setting, line.t0, values[0], line.c, values[1], values[2], line.n, line.points,
-            )
-        )  # fmt: skip
+    groups = pd.factorize(key_of(limited, FIT_GROUP))[0]
+    lines = fit_lines(limited["accesses"], limited["ns_per_packet"], groups)
+    firsts = limited.iloc[lines.place]
+    numbers = ([None if isnan(value) else value for value in of.tolist()] for of in (lines.t0_se, lines.c_se, lines.r2))
+    fits = [
+        Fit(str(mode), int(queues), int(repetition), str(program), setting, t0, t0_se, c, c_se, r2, n, points)
+        for mode, queues, repetition, program, setting, t0, c, n, points, t0_se, c_se, r2 in zip(
+            *(firsts[name].tolist() for name in ("mode", "queues", "repetition", "program_name")), _settings(firsts),
+            *(of.tolist() for of in (lines.t0, lines.c, lines.n, lines.points)), *numbers, strict=True,
+        )
+    ]  # fmt: skip
     return sorted(fits, key=lambda fit: (fit.mode, fit.queues, fit.program, fit.setting, fit.repetition))
 
 
@@ -171,10 +168,13 @@ def _settings(firsts: pd.DataFrame) -> list[str]:
         return []
     columns = ("mode", "queues", "program_name")
     names = varying(firsts[[name for name in FIT_GROUP if name != "repetition"]], columns)
-    return [
+    keys = key_of(firsts, tuple(names))
+    alone = ~keys.duplicated()
+    texts = [
         ", ".join(BY_COLUMN[name].label(_level(row[name])) for name in names if not pd.isna(row[name]))
-        for row in firsts[names].to_dict("records")
+        for row in firsts.loc[alone, names].to_dict("records")
     ]
+    return keys.map(dict(zip(keys[alone], texts, strict=True))).tolist()
 
 
 def _level(value: object) -> str:

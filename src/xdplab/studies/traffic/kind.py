@@ -65,6 +65,7 @@ TRAFFIC: Kind[Plan] = Kind(
     metric=lambda _: "forwarded_pps",
     around=lambda directory: comparison.around(directory),
     compare=lambda *asked: comparison.compared(*asked),
-    findings=lambda run: audits.findings(run.attempts()),
-    audit=lambda run: audits.audit(run.directory.name, run.attempts()),
+    findings=lambda run: audits.findings(run.attempts(run.kind.of_results)),
+    audit=lambda run: audits.audit(run.directory.name, run.attempts(run.kind.of_results)),
+    of_results=lambda path: results.read(path),
 )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 
 from xdplab.analysis.conclusions import conclusions, doubt
+from xdplab.analysis.finding_rules import NEEDED
+from xdplab.analysis.fit import STAGE
 from xdplab.analysis.series import same_reason
-from xdplab.analysis.summary import constant_words, for_people, points_summary, varying
+from xdplab.analysis.summary import VALUES, constant_words, for_people, points_summary, varying
+from xdplab.plan.factors import FACTORS
 from xdplab.studies.kind import Run
 from xdplab.studies.tables import Table
 from xdplab.studies.traffic import race
@@ -21,12 +26,24 @@ SHARED_BY_SLICES = frozenset(
 )
 """Rules on what changes between or within windows: in slices both sides share each moment, so it cancels."""
 
+READ = {*NEEDED, STAGE, *(factor.column for factor in FACTORS), *(column for column, _ in VALUES.values())}
+"""The columns of the results."""
+GROUPED = ("point_id", "trial_id", "lab", "verdict", "limited_by")
+"""Texts by which rows are grouped. The others are read as categories: a few of them, which stand in all rows, have
+thousands of characters."""
+
 OF_WINDOWS = "rates of whole windows, which swing more than the race's slices: their ratio is not the answer"
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Read the columns of the results. Raises OSError, ValueError."""
+    names = [name for name in pq.read_schema(path).names if name in READ]
+    return pd.read_parquet(path, columns=names, read_dictionary=[name for name in names if name not in GROUPED])
 
 
 def tables(run: Run[Any]) -> dict[str, Table]:
     """Return one row per point: varying factors, n, means with their intervals, verdicts."""
-    trials = run.rows()
+    trials = run.rows(run.kind.of_results)
     if trials.empty:
         return {}
     alike = constant_words(trials, varying(trials))
@@ -39,7 +56,7 @@ def tables(run: Run[Any]) -> dict[str, Table]:
 
 def summary(run: Run[Any]) -> list[str]:
     """Return the answer with its intervals, what to doubt in it, and the reasons of trials that are not valid."""
-    trials = run.rows()
+    trials = run.rows(run.kind.of_results)
     if trials.empty:
         return ["no trial has ended"]
     others = trials[trials["verdict"].ne("valid")]
