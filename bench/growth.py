@@ -2,8 +2,8 @@
 
 The rows are those of results/sample, repeated as further repetitions with rates a little apart: what has been measured
 there, many times over. Each step runs alone in a process of its own, which says its CPU time and its peak memory. The
-exponent of growth is the slope of both logarithms between the two largest numbers. The last figure, of a million
-trials, is drawn from a file, as `xdplab figures` does: reading it is part of the cost.
+exponent of growth is the slope of both logarithms between the two largest numbers. The last figure and an audit, of a
+million trials, are made from a file, as `xdplab figures` and `audit` do: reading it is part of the cost.
 
 The commands are those of a user, from a run directory of ten thousand trials whose raw files are the sample's, over and
 over: `status` and `show` when only the tables are there, and when their answers are kept. Needs no lab and no root.
@@ -41,7 +41,7 @@ COMMANDS_TRIALS = 10_000
 COMMANDS = {"status": 1.0, "status again": 1.0, "show": 10.0, "show again": 1.0, "audit": 8.0, "report": 12.0}
 """Commands, and the CPU seconds that each may take for that many trials."""
 MOST_EXPONENT = 1.1
-MOST_FIGURE_S, MOST_FIGURE_MB = 10.0, 1_500.0
+MOST_LARGE_S, MOST_LARGE_MB = 10.0, 1_500.0
 
 
 def trials(number: int) -> pd.DataFrame:
@@ -120,13 +120,23 @@ def written(number: int, path: Path) -> None:
             writer.write_table(piece.slice(0, number - before))
 
 
-def large_cost(path: Path) -> dict[str, float]:
-    """Return the cost of a figure of the trials in a file: reading, drawing and the process' peak memory."""
-    from xdplab.figures.catalogue import read_narrowed
+def audit(rows: pd.DataFrame) -> None:
+    from xdplab.studies.plain_audit import indented
+    from xdplab.studies.traffic import audits
 
-    figure(trials(100))
+    made = audits.audit("", rows)
+    made.to_markdown(), indented(made.to_json())
+
+
+def large_cost(step: str, path: Path) -> dict[str, float]:
+    """Return the cost of a figure or an audit of the trials in a file: reading, making it, the process' peak memory."""
+    from xdplab.figures.catalogue import read_narrowed
+    from xdplab.studies.traffic.results import read
+
+    make, read_file = (figure, read_narrowed) if step == "figure" else (audit, read)
+    make(trials(100))
     cpu, wall = time.process_time(), time.perf_counter()
-    figure(read_narrowed(path))
+    make(read_file(path))
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     return {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall, "peak_mb": peak_mb}
 
@@ -186,7 +196,7 @@ def command_costs(number: int, folder: Path) -> list[dict[str, Any]]:
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--numbers", type=int, nargs="+", default=NUMBERS, help="trials")
     parser.add_argument("--commands", type=int, default=COMMANDS_TRIALS, help="trials of a run (%(default)s)")
-    parser.add_argument("--figure", type=int, default=FIGURE_TRIALS, help="trials in the last figure (%(default)s)")
+    parser.add_argument("--figure", type=int, default=FIGURE_TRIALS, help="trials made from a file (%(default)s)")
 
 
 def measure(arguments: argparse.Namespace) -> list[Aim]:
@@ -199,11 +209,11 @@ def measure(arguments: argparse.Namespace) -> list[Aim]:
             for number in arguments.numbers
         ]
         pool.submit(written, arguments.figure, path).result()
-        large = pool.submit(large_cost, path).result()
+        large = {step: pool.submit(large_cost, step, path).result() for step in ("figure", "audit")}
         commands = command_costs(arguments.commands, Path(folder))
     table = pd.DataFrame(found)
-    last = {"step": "figure, from its file", "trials": arguments.figure} | large
-    show("Growth of the cost of data with the number of trials", [*found, last])
+    last = [{"step": f"{step}, from its file", "trials": arguments.figure} | large[step] for step in large]
+    show("Growth of the cost of data with the number of trials", [*found, *last])
     show("What commands take, of a run directory", commands)
     aims = [
         Aim(f"exponent of growth, {step}", exponent(table[table["step"] == step]), at_most=MOST_EXPONENT)
@@ -214,11 +224,13 @@ def measure(arguments: argparse.Namespace) -> list[Aim]:
         for one in commands
         if one["most"] is not None
     ]
-    return [
-        *aims,
-        Aim(f"a figure of {arguments.figure} trials, CPU s", large["cpu_s"], at_most=MOST_FIGURE_S),
-        Aim(f"a figure of {arguments.figure} trials, peak MB", large["peak_mb"], at_most=MOST_FIGURE_MB),
-    ]
+    for step, costs in large.items():
+        what = f"{'an' if step == 'audit' else 'a'} {step} of {arguments.figure} trials"
+        aims += [
+            Aim(f"{what}, CPU s", costs["cpu_s"], at_most=MOST_LARGE_S),
+            Aim(f"{what}, peak MB", costs["peak_mb"], at_most=MOST_LARGE_MB),
+        ]
+    return aims
 
 
 def exponent(rows: pd.DataFrame) -> float:
