@@ -75,6 +75,16 @@ def test_a_rate_that_rises_with_n() -> None:
     assert f"raw/{trials['trial_id'].iloc[4]}/1" in found.files
 
 
+def test_a_rate_that_rises_from_nothing() -> None:
+    """Equal repetitions have no error, and from nothing a rise has no share."""
+    trials = plain()
+    least = trials["accesses"] == 0
+    trials = trials.assign(forwarded_pps=trials["forwarded_pps"].mask(least, 0.0).mask(~least, 1e6))
+    found = by(trials, "rate rises with N")
+    assert found
+    assert all("none at N = 0" in one.what and "standard_errors" not in one.evidence for one in found)
+
+
 def test_one_repetition_cannot_show_a_rise() -> None:
     trials = plain(repetitions=1)
     assert by(scaled(trials, trials["accesses"] == 1600, 3.0), "rate rises with N") == []

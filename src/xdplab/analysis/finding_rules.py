@@ -56,8 +56,9 @@ class SeriesPoint:
 
 
 def pooled_cv(rows: pd.DataFrame, value: str) -> float:
-    """Return the relative SD between repetitions, pooled over the points; NaN without a repeated point."""
-    samples = [Spread.of(group[value].astype(float)) for _, group in rows.groupby("accesses") if len(group) > 1]
+    """Return the relative SD between repetitions, pooled over the points that are not 0; NaN without a repeated one."""
+    spreads = (Spread.of(group[value].astype(float)) for _, group in rows.groupby("accesses") if len(group) > 1)
+    samples = [spread for spread in spreads if spread.mean]
     spare = sum(sample.n - 1 for sample in samples)
     return sqrt(sum((sample.n - 1) * sample.cv**2 for sample in samples) / spare) if spare else nan
 
@@ -70,7 +71,8 @@ def places(rows: pd.DataFrame, value: str) -> list[SeriesPoint]:
     for accesses, group in measured.groupby("accesses"):
         spread = of_one_point(group, value)
         cv = max((c for c in (spread.cv, pooled) if not isnan(c)), default=nan)
-        result.append(SeriesPoint(int(float(str(accesses))), spread, spread.mean * cv / sqrt(spread.n), group))
+        error = spread.mean * cv / sqrt(spread.n) if spread.mean else 0.0
+        result.append(SeriesPoint(int(float(str(accesses))), spread, error, group))
     return result
 
 
@@ -86,10 +88,12 @@ def rate_rises(trials: pd.DataFrame) -> Iterator[Finding]:
             rise, error = place.spread.mean - lowest.spread.mean, hypot(place.se, lowest.se)
             if not (rise > SIGMAS * error and rise > CHANGE * lowest.spread.mean):
                 continue
-            both = pd.concat([lowest.rows, place.rows])
-            share = rise / lowest.spread.mean
-            what = f"{label}: N = {place.accesses} forwards {share:.0%} more than N = {lowest.accesses}"
-            numbers = {"pps": place.spread.mean, "pps_before": lowest.spread.mean, "standard_errors": rise / error}
+            both, before = pd.concat([lowest.rows, place.rows]), lowest.spread.mean
+            more = f"{rise / before:.0%} more than" if before else "frames, and none at"
+            what = f"{label}: N = {place.accesses} forwards {more} N = {lowest.accesses}"
+            numbers = {"pps": place.spread.mean, "pps_before": before}
+            if error > 0:
+                numbers["standard_errors"] = rise / error
             yield Finding("rate rises with N", "warning", what, points_of(both), numbers, files_of(both))
 
 
