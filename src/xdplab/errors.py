@@ -62,7 +62,7 @@ class HostError(LabError):
 
 
 class KilledError(HostError):
-    """A signal ended a tool on a host: the kernel releases what it held."""
+    """Somebody ended a tool on a host: the kernel releases what it held."""
 
 
 class HostLostError(HostError):

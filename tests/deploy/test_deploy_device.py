@@ -7,13 +7,15 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from xdplab.deploy import device
 from xdplab.deploy.device import Snapshot, apply, remember, reread, restore, restore_remembered, snapshot
 from xdplab.deploy.guarded import GuardedDevice
 from xdplab.deploy.queues import queue_limit, set_queues
-from xdplab.deploy.settings import XPS, Features, accepted, read
+from xdplab.deploy.settings import CHANNELS, XPS, Features, read, tool
 from xdplab.deploy.watchdog import unrestored_path
 from xdplab.errors import HostError, PlanError, UnsupportedError
 from xdplab.hosts import Result
@@ -190,6 +192,25 @@ def test_a_setting_that_is_not_restored_is_named_and_stays_remembered(lab, tmp_p
     assert restore_remembered(host, "vd0", state) is not None
 
 
+@pytest.mark.parametrize("error", [UnsupportedError("refused"), HostError("ethtool was killed")])
+def test_a_row_that_cannot_be_written_keeps_no_other_from_being_restored(lab, monkeypatch, error):
+    host, write = lab.dut.host, device._write_differences
+    before = snapshot(host, "vd0")
+    apply(host, "vd0", {"link.mtu": 1400, "channels.rx": 2})
+
+    def refuses(setting, *given):
+        if setting.prefix == "link":
+            raise error
+        return write(setting, *given)
+
+    monkeypatch.setattr(device, "_write_differences", refuses)
+    with pytest.raises(HostError, match=r"{'link.mtu': .1400, 1500.}"):
+        restore(host, "vd0", before)
+    monkeypatch.undo()
+    assert read(CHANNELS, host, "vd0")["rx"] == before.values["channels.rx"]
+    restore(host, "vd0", before)
+
+
 def test_a_missing_interface_is_an_error_naming_it(lab):
     with pytest.raises(HostError, match="nosuch0"):
         snapshot(lab.dut.host, "nosuch0")
@@ -213,13 +234,14 @@ def test_a_device_that_goes_during_a_run_is_the_hosts_failure_and_no_lack_of_its
         (1, "sudo: a password is required", HostError),
         (127, "ethtool: not found", HostError),
         (128 + 9, "", HostError),
+        (255, 'Error: argument "3000000000" is wrong: Invalid "mtu" value', UnsupportedError),
         (-1, "", HostError),
         (None, "", HostError),
     ],
 )
 def test_only_a_drivers_refusal_is_a_lack_of_its_own(code, words, kind):
     with pytest.raises(kind):
-        accepted(Result("dut", ("ethtool", "-L", "vd0"), code, b"", words.encode(), 0.1))
+        tool(SimpleNamespace(run=lambda argv, **_: Result("dut", argv, code, b"", words.encode(), 0.1)), ("ethtool",))
 
 
 def test_feature_groups_are_left_to_their_members(lab):

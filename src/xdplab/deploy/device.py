@@ -165,7 +165,7 @@ def restore(host: Host, interface: str, remembered: Snapshot, now: Values | None
         if _was_written(setting, host, interface, wanted.values, now):
             now = _now(host, interface, remembered)
     if _differing(now, remembered):
-        with contextlib.suppress(UnsupportedError):
+        with contextlib.suppress(UnsupportedError, HostError):
             for command in FEATURES.ask_anew(host, interface):
                 tool(host, command.argv)
         now = _now(host, interface, remembered)
@@ -181,7 +181,7 @@ def _was_written(
     """Write what differs in one row, and tell whether the device may have changed, also where it refused a part."""
     try:
         return _write_differences(setting, host, interface, wanted, now)
-    except UnsupportedError:  # the caller verifies
+    except (UnsupportedError, HostError):  # the caller verifies
         return True
 
 

@@ -114,18 +114,21 @@ def to_file(path: str, text: str) -> Command:
 
 
 def tool(host: Host, argv: Sequence[str], *, stdin: bytes = b"") -> str:
-    """Run a device tool and return its output. Raises as `accepted` does."""
-    return accepted(host.run(argv, stdin=stdin, check=False)).text
+    """Run a tool that changes a device and return its output. Raises as `accepted` does, HostError if the host lacks
+    what it needs."""
+    result = host.run(argv, stdin=stdin, check=False)
+    if _HOST_LACKS.search(result.error_text):
+        result.require()
+    return accepted(result).text
 
 
 def accepted(result: Result) -> Result:
     """Return the result of a device tool that did what it was asked.
 
-    Raises UnsupportedError with its message if it refused, HostError if the device is missing, the tool was killed or
-    the host lacks what it needs: this says nothing about the driver, so the trial is owed.
+    Raises UnsupportedError with its message if it refused, HostError if the device is missing or the tool was killed:
+    this says nothing about the driver, so the trial is owed.
     """
-    unfinished = result.exit_code in (127, None) or result.killed or result.cut is not None
-    if unfinished or _HOST_LACKS.search(result.error_text):
+    if result.exit_code in (127, None) or result.killed or result.cut is not None:
         result.require()
     if not result.ok:
         command = f"{result.host}: `{' '.join(result.argv)}`"

@@ -44,8 +44,8 @@ class Result:
 
     @property
     def killed(self) -> bool:
-        """True if a signal ended it."""
-        return self.exit_code is not None and not 0 <= self.exit_code <= 128
+        """True if somebody ended it, by SIGHUP, SIGINT, SIGKILL or SIGTERM; a crash is its own end."""
+        return self.exit_code in (-1, 128 + 1, 128 + 2, 128 + 9, 128 + 15)
 
     @property
     def text(self) -> str:

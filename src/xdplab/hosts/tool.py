@@ -165,7 +165,7 @@ class ToolSession:
         messages = [self.read(kind, END_S) for kind in kinds]
         result = self.wait_end()
         if result.killed:
-            raise KilledError(f"{self.host.name}: {self.argv[0]}: it ended with exit code {result.exit_code}")
+            raise KilledError(self.failure(f"it was killed ({result.exit_code}): {ending_of(result)}").message)
         result.require()
         return messages
 

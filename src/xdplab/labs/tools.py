@@ -9,7 +9,7 @@ from xdplab.errors import MissingToolError
 
 def path_of(tool: str) -> str | None:
     """Return the path of a tool of this machine, also of one that only root's PATH has; None if it is not here."""
-    return shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/bin:/bin")
+    return shutil.which(tool, path=f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")
 
 
 def require_tools(what: str, packages: Mapping[str, str]) -> dict[str, str]:

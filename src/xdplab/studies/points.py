@@ -74,7 +74,10 @@ class StudyRequest:
         """Raise PlanError for a value that the command line refuses: a plan's or a notebook's."""
         for name, option in self.options().items():
             given = getattr(self, name)
-            for value in given if isinstance(given, tuple) else (given,):
+            several = isinstance(given, tuple | list)
+            if isinstance(getattr(type(self), name, None), tuple) and not several:
+                raise PlanError(f"{option.of(name)}: {given!r} is no list")
+            for value in given if several else (given,):
                 if not option.fits(value):
                     among = option.choices or [f"the numbers from {' to '.join(map(str, option.bounds or ()))}"]
                     raise PlanError(f"{option.of(name)}: {value!r} is none of {', '.join(among)}")

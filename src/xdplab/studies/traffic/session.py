@@ -386,10 +386,11 @@ class TrafficSession:
                 held.host.await_return()
             raise CutOffError(f"{error.message}: {why}" if why != error.message else why) from error
 
-    def _lost(self) -> str | None:
-        """Return which watchdog is gone, and with it the state that its connection held; None if none is."""
+    def _lost(self, *some: GuardedDevice) -> str | None:
+        """Return which watchdog is gone, and with it the state that its connection held; None if none (of some) is."""
         try:
-            self.require_watched()
+            for held in some or self._held:
+                held.require()
         except HostError as error:
             return error.message
         return None
@@ -427,10 +428,10 @@ class TrafficSession:
     def leave_block(self) -> None:
         """End the generator. The next block sets everything again, and the end of the session restores it.
 
-        The next block also mends what a connection that was lost meanwhile took.
+        The next block also mends what the DUT's connection took if it was lost meanwhile.
         """
         try:
             self._context.staying.end()
         except XdplabError:
-            if self._lost() is None:
+            if self._lost(self._dut) is None:
                 raise
