@@ -89,11 +89,11 @@ def test_what_was_not_said_keeps_its_default(requests: list[Any], line: str, exp
     [
         (LoadingRequest(workload="riddle"), "--workload: 'riddle' is none of array"),
         (LoadingRequest(forms=("unrolled", "curled")), "--form: 'curled' is none of bounded"),
-        (LoadingRequest(accesses=(100, 0)), "--accesses: 0 is none of the numbers from 1 to 1000000"),
+        (LoadingRequest(accesses=(100, 0)), "--accesses: 0 is not from 1 to 1000000"),
         (JitRequest(filters=("x",)), "--filter: 'x' is none of ip"),
         (JitRequest(filters="ip"), "--filter: 'ip' is no list"),  # type: ignore[arg-type]
         (JitRequest(filters=["ip", "x"]), "--filter: 'x' is none of ip"),  # type: ignore[arg-type]
-        (ExecutionRequest(pauses_us=("soon",)), "--pause-us: 'soon' is none of the numbers from 0"),  # type: ignore[arg-type]
+        (ExecutionRequest(pauses_us=("soon",)), "--pause-us: 'soon' is not from 0"),  # type: ignore[arg-type]
         (VerifierRequest(flags=("such_a_flag",)), "--flag: 'such_a_flag' is none of strict_alignment"),
     ],
 )

@@ -232,6 +232,9 @@ def test_loads(load: str, pps: float | None, share: float | None, of_line: float
     for nothing in ("0%", "0.0kpps", "0Mbit/s", "0% of line", "20", "50 %", "1e3pps"):
         with pytest.raises(ValueError, match="is not a load"):
             parse_load(nothing, 64)
+    for beyond in ("0.05pps", "2000Mpps", "9000Gbit/s"):
+        with pytest.raises(ValueError, match=r"0\.1 to 1e9"):
+            parse_load(beyond, 64)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,10 @@ def parse_load(load: str, frame_bytes: float) -> float | None:
     if unit not in _SCALE:
         return None
     rate = number * _SCALE[unit]
-    return frame_rate(rate, frame_bytes) if unit.endswith("bit/s") else rate
+    rate = frame_rate(rate, frame_bytes) if unit.endswith("bit/s") else rate
+    if not 0.1 <= rate <= 1e9:
+        raise ValueError(f"{load!r} is {rate:.3g} frames per second: a generator sends 0.1 to 1e9")
+    return rate
 
 
 def parse_share(load: str) -> float | None:

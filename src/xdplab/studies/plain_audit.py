@@ -53,7 +53,7 @@ def write_audit(run: RunDirectory, audit: RunAudit) -> list[Path]:
 def indented(content: Any, depth: int = 0) -> str:
     """Return what `json.dumps` does with ``indent=1, sort_keys=True``, which encodes in Python: ten times as long.
 
-    A line break in the result is one of the separators: JSON has none in a text.
+    Names are texts. A line break in the result is one of the separators: JSON has none in a text.
     """
     outer, inner, innermost = ("\n" + " " * (depth + deeper) for deeper in range(3))
     cells = [*content.values()] if isinstance(content, dict) else content

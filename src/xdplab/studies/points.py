@@ -79,8 +79,9 @@ class StudyRequest:
                 raise PlanError(f"{option.of(name)}: {given!r} is no list")
             for value in given if several else (given,):
                 if not option.fits(value):
-                    among = option.choices or [f"the numbers from {' to '.join(map(str, option.bounds or ()))}"]
-                    raise PlanError(f"{option.of(name)}: {value!r} is none of {', '.join(among)}")
+                    bounds = f"not from {' to '.join(map(str, option.bounds or ()))}"
+                    why = f"none of {', '.join(option.choices)}" if option.choices else bounds
+                    raise PlanError(f"{option.of(name)}: {value!r} is {why}")
 
     def within(self, folder: Path) -> StudyRequest:
         """Return the request of a plan in ``folder``, where the files lie that it names."""

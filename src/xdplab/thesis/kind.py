@@ -29,6 +29,7 @@ IMPORT: Kind[Any] = replace(
     read=lambda _: None,
     recipe=lambda _: Recipe((TRIALS, SAMPLES), "", None, needs_raw=False),
     attempts=lambda run, _read: imported_trials(run.directory),
+    of_results=None,
     pictures=lazy("xdplab.thesis.pictures"),
     around=lambda _: {},
     findings=lambda run: findings(run.attempts()),
