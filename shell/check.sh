@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=$(shell/setup.sh --where)/bin
 log= # the folder of the parts' outputs, never one that the environment names
-# Ended by a signal, which reaches this script alone at times, it ends its tests.
+# A signal may reach this script alone. Then its tests end with it.
 trap 'pkill -P $$ || :; rm -rf "$log"; shell/setup.sh --give-back' EXIT
 CLANG_FORMAT=14 # others lay out a few lines differently
 SANITIZED=(tests/afxdp_user tests/native/{common,xdpload} tests/deploy/test_deploy_xdp.py tests/generators/test_xdpgen_traffic.py

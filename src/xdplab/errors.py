@@ -62,7 +62,7 @@ class HostError(LabError):
 
 
 class KilledError(HostError):
-    """Somebody ended a tool on a host: the kernel releases what it held."""
+    """A tool on a host was killed: the kernel releases what it held."""
 
 
 class HostLostError(HostError):

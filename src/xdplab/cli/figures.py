@@ -334,5 +334,5 @@ def audit(directory: Path, as_json: bool) -> None:
     if as_json:
         print_json(findings.to_json())
         return
-    tell(written[0].read_text())  # a model of many fits is long to write
+    tell(written[0].read_text())  # made once, for the file
     tell(f"written: {', '.join(map(str, written))}")

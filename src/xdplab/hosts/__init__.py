@@ -44,7 +44,7 @@ class Result:
 
     @property
     def killed(self) -> bool:
-        """True if somebody ended it, by SIGHUP, SIGINT, SIGKILL or SIGTERM; a crash is its own end."""
+        """True if SIGHUP, SIGINT, SIGKILL, SIGTERM or a signal that SSH does not name ended it; a crash is none."""
         return self.exit_code in (-1, 128 + 1, 128 + 2, 128 + 9, 128 + 15)
 
     @property

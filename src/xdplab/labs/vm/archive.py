@@ -113,8 +113,10 @@ def find_exactly(
 
 
 def _lists(root: Path, suites: Sequence[str], architecture: str, broken: list[LabError]) -> Iterator[tuple[str, ...]]:
-    """Yield apt's options for each suite; ``broken`` gets why the lists of one cannot be fetched, which is raised when
-    no other is asked for."""
+    """Yield apt's options for each suite whose lists can be fetched.
+
+    The others' errors go into ``broken``. After the last suite, the first of them is raised.
+    """
     _require_apt()
     for suite in suites:
         try:

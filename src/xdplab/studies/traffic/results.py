@@ -29,8 +29,8 @@ SHARED_BY_SLICES = frozenset(
 READ = {*NEEDED, STAGE, *(factor.column for factor in FACTORS), *(column for column, _ in VALUES.values())}
 """The columns of the results."""
 GROUPED = ("point_id", "trial_id", "lab", "verdict", "limited_by")
-"""Texts by which rows are grouped. The others are read as categories: a few of them, which stand in all rows, have
-thousands of characters."""
+"""Texts by which rows are grouped. The others are read as categories: some have thousands of characters, and the same
+in all rows."""
 
 OF_WINDOWS = "rates of whole windows, which swing more than the race's slices: their ratio is not the answer"
 

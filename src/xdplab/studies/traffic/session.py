@@ -387,7 +387,7 @@ class TrafficSession:
             raise CutOffError(f"{error.message}: {why}" if why != error.message else why) from error
 
     def _lost(self, *some: GuardedDevice) -> str | None:
-        """Return which watchdog is gone, and with it the state that its connection held; None if none (of some) is."""
+        """Return which watchdog (of ``some``, else of all) is gone, and what its connection held; None if none is."""
         try:
             for held in some or self._held:
                 held.require()
@@ -428,7 +428,7 @@ class TrafficSession:
     def leave_block(self) -> None:
         """End the generator. The next block sets everything again, and the end of the session restores it.
 
-        The next block also mends what the DUT's connection took if it was lost meanwhile.
+        If the DUT's connection was lost meanwhile, the next block mends what that took.
         """
         try:
             self._context.staying.end()
