@@ -11,12 +11,13 @@ from xdplab.errors import FormatError, HostError
 from xdplab.formats.verifier import lines_by_object
 from xdplab.hosts import Result
 from xdplab.hosts.local import LocalHost
+from xdplab.run.rundir import RunDirectory
 from xdplab.studies.places import Place
 from xdplab.studies.points import schedule
 from xdplab.studies.verifier import study
 from xdplab.studies.verifier.machines import LoaderPlace
-from xdplab.studies.verifier.points import LINUX, VerifierPoint, VerifierTrial
-from xdplab.studies.verifier.study import Means, VerifierFacts, VerifierStudy
+from xdplab.studies.verifier.points import LINUX, VerifierPlan, VerifierPoint, VerifierRequest, VerifierTrial
+from xdplab.studies.verifier.study import VerifierFacts, VerifierStudy
 
 
 class Recorder(LocalHost):
@@ -40,7 +41,7 @@ def begun(tmp_path: Path, monkeypatch, host: LocalHost, count: int) -> tuple[Ver
     machine = LoaderPlace(Place("here", host, "time", "6", "Linux 6"), "bpfverify", "types")
     monkeypatch.setattr(study, "machine_of", lambda *_: nullcontext(machine))
     trials = list(schedule(points, 1, seed=1))
-    begun_study = VerifierStudy(Means(tmp_path, tmp_path / "types", tmp_path, {}, {}))
+    begun_study = VerifierStudy(VerifierPlan(RunDirectory(tmp_path), VerifierRequest(), tuple(points), ()))
     begun_study.enter_block(trials)
     return begun_study, trials
 

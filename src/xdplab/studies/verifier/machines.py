@@ -58,6 +58,12 @@ def tables_of(given: Given, names: Collection[str]) -> dict[str, bytes]:
     return files
 
 
+def given_in(run: Path, given: Given) -> Given:
+    """Return what the user gave, with the tables that the run's folder keeps."""
+    variables, attached = given.variables and str(run / GLOBALS), given.attached and str(run / TARGETS)
+    return replace(given, variables=variables, attached=attached)
+
+
 def put_targets(path: Path, place: Place) -> str:
     """Return the path of a run's table of targets at the place; its targets are beside it there."""
     for _, target in _targets_of(path):

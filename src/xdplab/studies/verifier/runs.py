@@ -24,7 +24,6 @@ from xdplab.studies.verifier.machines import known_types, own_kernels, require_k
 from xdplab.studies.verifier.paper import page, paper_table
 from xdplab.studies.verifier.points import (
     LINUX,
-    Given,
     VerifierPlan,
     VerifierPoint,
     VerifierRequest,
@@ -32,9 +31,9 @@ from xdplab.studies.verifier.points import (
     point_of,
     smallest,
 )
-from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, find_prevails, version_of
+from xdplab.studies.verifier.prevail import Prevail, find_prevails, version_of
 from xdplab.studies.verifier.rows import largest_of, table_of
-from xdplab.studies.verifier.study import Means, VerifierStudy
+from xdplab.studies.verifier.study import VerifierStudy
 from xdplab.studies.verifier.summaries import results, tables_of
 from xdplab.studies.verifier.views import VIEWS
 from xdplab.text import many
@@ -81,35 +80,6 @@ def tools(plan: VerifierPlan) -> dict[str, str]:
     return versions | {prevail.name: version_of(prevail) for prevail in find_prevails(plan.request.prevails)}
 
 
-def session(plan: VerifierPlan) -> VerifierStudy:
-    """Return the session that measures a run's trials, with the compilers and verifiers that are installed now."""
-    request = plan.request
-    means = Means(
-        objects=plan.directory.path / "objects",
-        types=plan.directory.path / "known.types",
-        cache_dir=cache_directory().parent / "verifier",
-        compilers={c.name: c for c in find_compilers()},
-        prevails={p.name: p for p in find_prevails(request.prevails)},
-        loads=request.loads,
-        guest_loads=request.guest_loads,
-        budget_ms=request.budget_ms,
-        limits=ResourceLimits(wall_s=request.limit_s),
-        given=given_in(plan),
-    )
-    return VerifierStudy(means)
-
-
-def given_in(plan: VerifierPlan) -> Given:
-    """Return what the user gave, with the tables that the run keeps."""
-    request, folder = plan.request, plan.directory.path
-    return Given(
-        flags=request.flags,
-        variables=str(folder / machines.GLOBALS) if request.variables else None,
-        attached=str(folder / machines.TARGETS) if request.attached else None,
-        loaded=request.loaded,
-    )
-
-
 def _tables(plan: VerifierPlan, table: pd.DataFrame) -> dict[str, Table]:
     largest = largest_of(plan)
     tables = tables_of(table, largest)
@@ -138,7 +108,7 @@ STUDY = study_kind(
     StudyPlanning(
         "verifier", "What time and memory does the verifier take?", VerifierRequest, VerifierPoint, gather, smallest
     ),
-    session=session,
+    session=VerifierStudy,
     table=table_of,
     tables=_tables,
     views=VIEWS,

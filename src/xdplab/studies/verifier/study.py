@@ -9,41 +9,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from xdplab.errors import HostError, ProgramError
 from xdplab.formats.verifier import lines_by_object, parse_bpfverify
+from xdplab.programs.program import cache_directory
 from xdplab.studies.placed import PlacedSession, driver
 from xdplab.studies.places import PlaceFacts
-from xdplab.studies.verifier.generated import Compiler, Member, compile_object, source
-from xdplab.studies.verifier.machines import NATIVE, LoaderPlace, machine_of
-from xdplab.studies.verifier.points import LINUX, Given, VerifierPoint, VerifierTrial
-from xdplab.studies.verifier.prevail import Prevail, ResourceLimits, Runner
+from xdplab.studies.verifier.generated import Member, compile_object, find_compilers, source
+from xdplab.studies.verifier.machines import NATIVE, LoaderPlace, given_in, machine_of
+from xdplab.studies.verifier.points import LINUX, VerifierPlan, VerifierPoint, VerifierTrial
+from xdplab.studies.verifier.prevail import ResourceLimits, Runner, find_prevails
 
 OBJECT_DEADLINE_S = 120.0
 WATCHED_TOGETHER = 20
 """How many objects one process watches: it sets up for 0.4 s, and for 10 s in a guest, longer than most loads take."""
 
 TIMED, WATCHED, PREVAIL_RAW, PROBES = "bpfverify.jsonl", "watch.jsonl", "prevail.jsonl", "largest.jsonl"
-
-
-@dataclass(frozen=True)
-class Means:
-    """The tools of a run. ``objects`` is the run's own folder of objects, ``types`` its table of types."""
-
-    objects: Path
-    types: Path
-    cache_dir: Path
-    compilers: dict[str, Compiler]
-    prevails: dict[str, Prevail]
-    loads: int = 20
-    guest_loads: int = 3
-    budget_ms: int = 500
-    limits: ResourceLimits = field(default_factory=ResourceLimits)
-    given: Given = field(default_factory=Given)
 
 
 @dataclass
@@ -58,9 +43,13 @@ class VerifierStudy(PlacedSession):
 
     facts = VerifierFacts
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, plan: VerifierPlan) -> None:
         super().__init__()
-        self._means = means
+        self._request = plan.request
+        self._objects, self._types = plan.directory.path / "objects", plan.directory.path / "known.types"
+        self._given = given_in(plan.directory.path, plan.request)
+        self._compilers = {compiler.name: compiler for compiler in find_compilers()}
+        self._prevails = {prevail.name: prevail for prevail in find_prevails(plan.request.prevails)}
         self._machine: LoaderPlace | None = None
         self._to_come: list[VerifierPoint] = []
         self._put: dict[VerifierPoint, str] = {}
@@ -69,8 +58,7 @@ class VerifierStudy(PlacedSession):
     def enter_block(self, trials: Sequence[VerifierTrial]) -> None:
         point = trials[0].point
         if point.verifier == LINUX:
-            means = self._means
-            context = machine_of(point.kernel, means.types, means.given)
+            context = machine_of(point.kernel, self._types, self._given)
             self._machine = self.stack.enter_context(context)
             self.place = self._machine.place
             self._to_come = [trial.point for trial in trials if trial.point.task == "verify"]
@@ -91,15 +79,16 @@ class VerifierStudy(PlacedSession):
     def _verify(self, machine: LoaderPlace, point: VerifierPoint, raw: Path) -> None:
         """Time the loads; memory and branches are counted in loads of their own, because tracing costs time."""
         path = self._path(machine, point)
-        most = self._means.loads if machine.place.clock == "time" else min(self._means.guest_loads, self._means.loads)
-        loads = ("--loads", str(most), "--budget-ms", str(self._means.budget_ms))
+        request = self._request
+        most = request.loads if machine.place.clock == "time" else min(request.guest_loads, request.loads)
+        loads = ("--loads", str(most), "--budget-ms", str(request.budget_ms))
         (raw / TIMED).write_bytes(machine.verify([path], *loads, deadline_s=OBJECT_DEADLINE_S))
         (raw / WATCHED).write_bytes(self._watch(machine, point))
 
     def _path(self, machine: LoaderPlace, point: VerifierPoint) -> str:
         """Return the path of a point's object on the machine, which gets it once: a guest takes a second for it."""
         if point not in self._put:
-            self._put[point] = machine.place.put(self._means.objects / point.file_name)
+            self._put[point] = machine.place.put(self._objects / point.file_name)
         return self._put[point]
 
     def _watch(self, machine: LoaderPlace, point: VerifierPoint) -> bytes:
@@ -133,18 +122,18 @@ class VerifierStudy(PlacedSession):
     def _compile(self, point: VerifierPoint, n: int) -> Path:
         options = {"form": point.form, "exit": point.exit, "maps": point.maps}
         member = Member(str(point.family), n, tuple((k, v) for k, v in options.items() if v is not None))
-        compiler = self._means.compilers.get(str(point.compiler))
+        compiler = self._compilers.get(str(point.compiler))
         if compiler is None:
             raise ProgramError(f"{point.compiler} is not here any more", remedy="install it and resume")
-        return compile_object(source(member), compiler, str(point.mcpu), self._means.cache_dir)
+        return compile_object(source(member), compiler, str(point.mcpu), cache_directory().parent / "verifier")
 
     def _prevail(self, point: VerifierPoint, raw: Path, facts: VerifierFacts) -> None:
-        prevail = self._means.prevails.get(point.verifier)
+        prevail = self._prevails.get(point.verifier)
         if prevail is None:
             raise ProgramError(f"{point.verifier} is not here any more", remedy="name it with --prevail and resume")
         facts.generation, facts.clock = prevail.generation, "time"
-        runner = Runner(str(driver(NATIVE)), self._means.limits)
-        path = self._means.objects / point.file_name
+        runner = Runner(str(driver(NATIVE)), ResourceLimits(wall_s=self._request.limit_s))
+        path = self._objects / point.file_name
         with (raw / PREVAIL_RAW).open("w") as file:
             for section, name in runner.programs(prevail, path):
                 file.write(json.dumps(asdict(runner.verify(prevail, path, section, name))) + "\n")
