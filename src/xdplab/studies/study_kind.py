@@ -14,7 +14,7 @@ import pandas as pd
 from xdplab.analysis.sentences import sentence
 from xdplab.errors import LabError, ResultsError
 from xdplab.run.derived import Before, Recipe, Tables
-from xdplab.run.engine import Engine, F, InTurn, OfT, Session, SessionOf, T, Workers, run_trials
+from xdplab.run.engine import Engine, F, OfT, Session, run_trials
 from xdplab.run.gone import look_at_raw, warn_gone
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
@@ -39,23 +39,28 @@ class StudySession(Session[OfT, F], Protocol[OfT, F]):
 
 
 @dataclass(frozen=True)
-class AtOnce(Generic[T]):
+class AtOnce(Generic[P]):
     """Threads of this process, one per lane, for places that do not disturb each other, such as guests that count.
 
-    Trials whose lane is None are measured after the others. After Ctrl-C or an error in one lane, each other lane ends
-    with its trial under way.
+    ``sessions``: one by each of these places; that of None measures the other trials afterwards. After Ctrl-C or an
+    error in one lane, each other lane ends with its trial under way.
     """
 
-    lane_of: Callable[[T], str | None]
-    session_of: SessionOf[T]
+    sessions: Mapping[str | None, Session[StudyTrial[P], Any]]
 
-    def measure(self, engine: Engine[T], trials: Sequence[T]) -> None:
-        lanes: dict[str | None, list[T]] = {}
+    def measure(self, engine: Engine[StudyTrial[P]], trials: Sequence[StudyTrial[P]]) -> None:
+        lanes: dict[str | None, list[StudyTrial[P]]] = {}
         for trial in trials:
-            lanes.setdefault(self.lane_of(trial), []).append(trial)
+            lanes.setdefault(self._lane_of(trial), []).append(trial)
         alone = lanes.pop(None, [])
-        engine.measure_at_once(list(lanes.values()), self.session_of)
-        engine.measure(alone, self.session_of)
+        engine.measure_at_once(list(lanes.values()), self._session_of)
+        engine.measure(alone, self._session_of)
+
+    def _lane_of(self, trial: StudyTrial[P]) -> str | None:
+        return place if (place := place_in(trial)) in self.sessions else None
+
+    def _session_of(self, trial: StudyTrial[P]) -> Session[StudyTrial[P], Any]:
+        return self.sessions[self._lane_of(trial)]
 
 
 Compare = Callable[[Run[StudyPlan[R, P]], Run[StudyPlan[R, P]], str, Sequence[Run[StudyPlan[R, P]]], float], Any]
@@ -143,19 +148,10 @@ class Places(Generic[R, P]):
         plan, trials = run.plan, run.plan.trials
         around = Around(run.directory, self.tools(plan))
         around.begin()
-
-        def lane_of(trial: StudyTrial[P]) -> str | None:
-            return place if (place := place_in(trial)) in self.at_once else None
-
-        def session_of(trial: StudyTrial[P]) -> _Asking[P]:
-            return sessions[lane_of(trial)]
-
         sessions = {lane: _Asking(self.session(plan), around) for lane in (*self.at_once, None)}
-        workers: Workers[StudyTrial[P]] = InTurn(session_of)
         if self.at_once:
             run.directory.journal.append("shared", labs=self.at_once, scheduler=None)
-            workers = AtOnce(lane_of, session_of)
-        state = run_trials(run.directory, trials, workers, observer)
+        state = run_trials(run.directory, trials, AtOnce(sessions), observer)
         around.end()
         return state
 

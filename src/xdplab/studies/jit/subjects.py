@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from xdplab.formats.reading import as_list, count_field, number_field, objects_of, refuse, text_field
+from xdplab.formats.reading import objects_of, record_of, refuse, text_field
 from xdplab.studies.jit import filters
 from xdplab.studies.jit import filters as f
 from xdplab.studies.jit.classes import FRAME, SIZES, InsnClass
@@ -172,10 +172,10 @@ class JitTiming:
     name: str
     insns: int
     verdict: int
-    jited_bytes: int | None
     times: int
     ns: tuple[int, ...]
     failed: str | None
+    jited_bytes: int | None = None
     passed: int | None = None
     policy_requested: str | None = None
     policy: str | None = None
@@ -210,31 +210,12 @@ def parse_jitbench(data: bytes | str) -> JitBench:
 
 
 def _subject(fields: dict[str, object], line: int) -> JitTiming:
-    ns = tuple(as_list(fields.get("ns"), TOOL))
-    if not all(isinstance(one, int) and not isinstance(one, bool) and one > 0 for one in ns):
+    timing = record_of(JitTiming, fields | {"failed": _failure(fields, line)}, TOOL, line=line)
+    if 0 in timing.ns:
         refuse(TOOL, "a round without a time", line=line)
-    failed = _failure(fields, line)
-    if (failed is None) != bool(ns):
+    if (timing.failed is None) != bool(timing.ns):
         refuse(TOOL, "neither rounds nor a reason, or both", line=line)
-    return JitTiming(
-        name=text_field(fields, "name", TOOL, line=line),
-        insns=count_field(fields, "insns", TOOL, line=line),
-        verdict=count_field(fields, "verdict", TOOL, line=line),
-        jited_bytes=_count_or_null(fields, "jited_bytes", line),
-        times=max(1, int(number_field(fields, "times", TOOL, line=line))),
-        ns=ns,  # type: ignore[arg-type]
-        failed=failed,
-        passed=_count_or_null(fields, "passed", line),
-        **{name: _word(fields, name, line) for name in ("policy_requested", "policy")},
-    )
-
-
-def _count_or_null(fields: dict[str, object], key: str, line: int) -> int | None:
-    return None if fields.get(key) is None else count_field(fields, key, TOOL, line=line)
-
-
-def _word(fields: dict[str, object], key: str, line: int) -> str | None:
-    return None if key in fields and fields[key] is None else text_field(fields, key, TOOL, line=line)
+    return replace(timing, times=max(1, timing.times))
 
 
 def _failure(fields: dict[str, object], line: int) -> str | None:
