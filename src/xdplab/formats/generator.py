@@ -149,6 +149,12 @@ class Summary(SentFrames, ReceivedFrames, CheckedFrames, PortCounts):
     interrupted: bool = False
     missing: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def counted_s(self) -> float | None:
+        """The time of ``rx_window_packets``: none is sent after ``duration_s``, if they are counted over 1 % later."""
+        stood_still = (self.rx_window_s or 0) > 1.01 * self.duration_s
+        return self.duration_s if stood_still else self.rx_window_s
+
     def required(self, name: str, otherwise: str) -> Any:
         """Return a field. Raises Absent with the generator's own reason where it is None, or with ``otherwise``."""
         return required(getattr(self, name), self.missing.get(name, otherwise))

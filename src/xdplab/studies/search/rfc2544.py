@@ -157,7 +157,7 @@ class Offered:
         changed = int(rewritten(s.rx_packets, s.foreign_packets, s.tx_packets)) if own_program else 0
         received = s.rx_packets + changed - (s.duplicates or 0)
         in_time = None if changed or s.rx_window_packets is None else s.rx_window_packets - (s.duplicates or 0)
-        rate = None if in_time is None or not s.rx_window_s else in_time / s.rx_window_s
+        rate = None if in_time is None or not s.counted_s else in_time / s.counted_s
         sent = s.tx_packets - (s.tx_errors or 0 if cable else 0)
         return cls(sent, received, s.duration_s, stamped, s.tx_late_packets, rate)
 

@@ -149,20 +149,10 @@ def burst_course(burst: Burst) -> Course | None:
     heard = back is not None and any(back)
     intervals = burst.intervals if not heard or burst.summary.rx_window_packets is not None else burst.intervals[:-1]
     frames = back if back is not None and heard else sent
-    return course([interval.t_s for interval in intervals], frames, _counted_for_s(burst, heard))
-
-
-def _counted_for_s(burst: Burst, heard: bool) -> float:
-    """The time in which the frames of a course were counted: those that came back, until the window ended.
-
-    The sender may have gone on until a slow kernel had taken its frames.
-    """
     s = burst.summary
-    return (
-        min(s.duration_s, s.rx_window_s)
-        if heard and s.rx_window_packets is not None and s.rx_window_s
-        else s.duration_s
-    )
+    until = s.rx_window_s if heard and s.rx_window_packets is not None else None
+    # the sender may have gone on until a slow kernel had taken its frames
+    return course([interval.t_s for interval in intervals], frames, min(s.duration_s, until or s.duration_s))
 
 
 def _received(burst: Burst) -> list[int] | None:
