@@ -43,14 +43,18 @@ def udp_at(frame: bytes) -> int:
     return ip_at(frame) + (40 if frame[ip_at(frame) - 2 : ip_at(frame)] == IPV6 else 20)
 
 
-def udp_sum(frame: bytes) -> int:
-    """Return the sum of RFC 1071 over an IPv6 frame's pseudo header, UDP header and payload: 0xffff if it is right."""
-    at = udp_at(frame)
-    body = frame[ip_at(frame) + 8 : at] + struct.pack("!I3xB", len(frame) - at, 17) + frame[at:]
-    total = sum(struct.unpack(f"!{len(body) // 2 + len(body) % 2}H", body + bytes(len(body) % 2)))
+def internet_sum(data: bytes) -> int:
+    """Return the sum of RFC 1071: 0xffff over what holds its own right checksum."""
+    total = sum(struct.unpack(f"!{(len(data) + 1) // 2}H", data + bytes(len(data) % 2)))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total
+
+
+def udp_sum(frame: bytes) -> int:
+    """Return the sum over an IPv6 frame's pseudo header, UDP header and payload."""
+    at = udp_at(frame)
+    return internet_sum(frame[ip_at(frame) + 8 : at] + struct.pack("!I3xB", len(frame) - at, 17) + frame[at:])
 
 
 def with_udp_sum(frame: bytes) -> bytes:
@@ -137,11 +141,7 @@ def returned(frame: bytes, faults: set[str]) -> list[bytes]:
 def with_sum(frame: bytearray) -> bytes:
     """Return the frame with the right IP header checksum (RFC 1071), over the header length that it states."""
     frame[24:26] = b"\0\0"
-    header = frame[14 : 14 + 4 * (frame[14] & 15)]
-    total = sum(int.from_bytes(header[at : at + 2], "big") for at in range(0, len(header), 2))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    frame[24:26] = (total ^ 0xFFFF).to_bytes(2, "big")
+    frame[24:26] = (internet_sum(frame[14 : 14 + 4 * (frame[14] & 15)]) ^ 0xFFFF).to_bytes(2, "big")
     return bytes(frame)
 
 

@@ -1,13 +1,10 @@
 """Frames of several sizes in turn (IMIX): what xdpgen sends, counts and refuses, seen by others too."""
 
-import struct
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from tests.generators.conftest import Bench
-from tests.generators.echo_dut import udp_sum
 
 from xdplab.formats.generator import Burst
 from xdplab.plan.imix import SIMPLE, cycle_of
@@ -19,46 +16,6 @@ CYCLE = cycle_of(SIMPLE)
 FCS = 4
 UNCOUNTED = 14  # a veth counts the bytes behind the Ethernet header, if a frame came as an skb
 engines = pytest.mark.parametrize("engine", ["live", "afxdp"])
-KINDS = [(4, None, 64), (4, 5, 72), (6, None, 88), (6, 4094, 88)]  # IP version, tag, smallest frame
-kinds = pytest.mark.parametrize(("ip", "vlan", "least"), KINDS)
-
-
-def sum_of(header: bytes) -> int:
-    total = sum(struct.unpack(f"!{len(header) // 2}H", header))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return total
-
-
-@kinds
-@engines
-def test_each_frame_is_whole_and_has_its_size_in_turn(
-    traffic_bench: Bench, one_burst: Send, engine: str, ip: int, vlan: int | None, least: int
-) -> None:
-    """An AF_PACKET socket on the DUT sees them: seven, four and one of each twelve."""
-    cycle = tuple(max(size, least) for size in CYCLE)
-    with traffic_bench.echo("print") as dut:
-        changes: dict[str, Any] = {"flows": 5, "stamp": 4, "max_frames": 240, "rate_pps": 4000.0, "settle_s": 0.3}
-        burst = one_burst(engine, imix=cycle, vlan=vlan, ip_version=ip, **changes)
-        frames = [bytes.fromhex(dut.read_line(5.0) or "") for _ in range(240)]
-    assert [len(frame) + FCS for frame in frames] == list(cycle * 20)
-    by_size = ((least, 140), (594, 80), (1518, 20))
-    assert Counter(len(frame) + FCS for frame in frames) == dict(by_size)
-    assert burst.summary.tx_by_size == by_size
-    for number, frame in enumerate(frames):
-        rest = frame[18 if vlan is not None else 14 :]
-        if ip == 4:
-            assert struct.unpack("!H", rest[2:4])[0] == len(rest)
-            assert sum_of(rest[:20]) == 0xFFFF
-            udp = rest[20:]
-        else:
-            assert struct.unpack("!H", rest[4:6])[0] == len(rest) - 40
-            assert udp_sum(frame) == 0xFFFF
-            udp = rest[40:]
-        assert struct.unpack("!H", udp[4:6])[0] == len(udp)
-        payload = frame[{64: 42, 72: 50, 88: 66}[least] :]
-        assert struct.unpack("!H", payload[4:6])[0] & 0x7FFF == number % 5
-        assert struct.unpack("!I", payload[14:18])[0] == number
 
 
 def device_bytes(bench: Bench, direction: str) -> int:
@@ -128,20 +85,3 @@ def test_a_frame_of_another_frames_size_is_not_ours(traffic_bench: Bench, one_bu
         summary = one_burst(imix=CYCLE, max_frames=120, rate_pps=500.0, seconds=0.3, settle_s=0.3).summary
     assert summary.rx_packets == summary.tx_packets == 120
     assert summary.altered_packets == summary.foreign_packets == 120
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--frame-bytes", "64,"], "expected BYTES[,BYTES] from 64 to 9216"),
-        (["--frame-bytes", "64,63"], "expected BYTES[,BYTES] from 64 to 9216"),
-        (["--frame-bytes", ",".join(["64"] * 65)], "expected BYTES[,BYTES] from 64 to 9216"),
-        (["--frame-bytes", "1518,71", "--vlan", "5"], "these frames have at least 72 bytes"),
-        (["--frame-bytes", "64,128", "--engine", "afxdp", "--frames", "x"], "--frame-bytes names several"),
-    ],
-)
-def test_other_sizes_are_refused(traffic_bench: Bench, words: list[str], message: str) -> None:
-    lab = traffic_bench.lab
-    result = lab.tg.run([traffic_bench.xdpgen, "--interface", lab.tg_interface, *words], check=False)
-    assert result.exit_code == 2
-    assert message in result.error_text

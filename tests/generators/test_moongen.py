@@ -55,11 +55,6 @@ def test_every_setting_becomes_an_option() -> None:
     assert options(GeneratorSettings("moongen", "0"))["--load"] == "max"
 
 
-def test_what_it_cannot_do_is_said_before_anything_starts() -> None:
-    with pytest.raises(UnsupportedError, match="MoonGen has no engine 'live'"):
-        moongen("/opt/MoonGen").capability("live")
-
-
 def test_a_session_of_two_bursts(built: Path, tmp_path: Path) -> None:
     host, folder = LocalHost(), str(tmp_path / "room")
     place = GeneratorPlace("moongen", str(built), dpdk=("--no-huge",))

@@ -9,17 +9,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import pytest
-from tests.end_to_end.conftest import xdplab
+from tests.end_to_end.conftest import measured, plan
 from tests.labs.rack import rack, written
-from tests.run.nulls import unexplained
 
 from xdplab import labs
-from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Output, parse_output
 from xdplab.generators import GeneratorSettings
-from xdplab.generators.testpmd import ADDRESSES, CAPABILITIES, TOOL, eal_arguments
+from xdplab.generators.testpmd import ADDRESSES, TOOL, eal_arguments
 from xdplab.generators.testpmd import testpmd as adapter  # pytest would take the name for a test's
 
 HERE = Path(__file__).parent
@@ -84,34 +81,16 @@ def test_it_ends_with_its_pipe() -> None:
         assert time.monotonic() - began < 5
 
 
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({"rate_pps": 1000.0}, "as fast as possible"),
-        ({"stamp": "all"}, "does not stamp frames"),
-        ({"src_ip": "198.18.0.1"}, "write `src_ip: 10.254.0.0, dst_ip: 10.253.0.0, src_port: 1000, dst_port: 1001`"),
-    ],
-)
-def test_what_testpmd_cannot_is_said_before_it_starts(changed: dict[str, object], reason: str) -> None:
-    CAPABILITIES["testpmd"].require(SETTINGS)
-    with pytest.raises(UnsupportedError, match=reason):
-        CAPABILITIES["testpmd"].require(SETTINGS.changed(**changed))
-
-
 def test_the_one_card_is_named_as_this_dpdk_wants_it() -> None:
     assert eal_arguments([], "0000:3b:00.0")[2:] == ["-a", "0000:3b:00.0"]
     assert eal_arguments(["--no-pci"], "0000:3b:00.0")[:2] == ["--no-pci", "--file-prefix"]
     assert "-a" not in eal_arguments(["--no-pci"], "0000:3b:00.0")
 
 
-PLAN = """
-name: pmd
-repetitions: 1
-trial: {warmup_s: 0.05, window_s: 0.3, settle_s: 0.3, pause_s: 0.02}
-blocks:
-  - points: {mode: [generic, af_xdp, native], xsk_attach: generic, workload: array, accesses: [0, 100]}
-    traffic: {engine: testpmd, stamp: none, src_ip: 10.254.0.0, dst_ip: 10.253.0.0, src_port: 1000, dst_port: 1001}
-    passes: [rate]
+BLOCKS = """
+- points: {mode: [generic, af_xdp, native], xsk_attach: generic, workload: array, accesses: [0, 100]}
+  traffic: {engine: testpmd, stamp: none, src_ip: 10.254.0.0, dst_ip: 10.253.0.0, src_port: 1000, dst_port: 1001}
+  passes: [rate]
 """
 
 
@@ -130,13 +109,10 @@ def rack_with_testpmd(tmp_path: Path) -> Iterator[str]:
 @pytest.mark.root
 @pytest.mark.lab
 def test_trials_with_the_real_testpmd_are_valid(rack_with_testpmd: str, tmp_path: Path) -> None:
-    (tmp_path / "p.yaml").write_text(PLAN)
-    xdplab("--lab", rack_with_testpmd, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
-    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
+    trials = measured(rack_with_testpmd, tmp_path, plan(BLOCKS, window_s=0.3, settle_s=0.3, pause_s=0.02))
     native = trials["mode"] == "native"
     assert trials["verdict"][~native].eq("valid").all(), trials["reason"].tolist()
     assert trials["verdict"][native].eq("unsupported").all()
-    assert unexplained(trials) == []
     there, back = ("tx_packets", "tg_port_tx_packets", "dut_rx_packets"), ("dut_tx_packets", "rx_packets")
     for _, row in trials[~native].iterrows():
         # At maximum load the AF_XDP application may lose frames; the kernel's program runs in the sender's call.

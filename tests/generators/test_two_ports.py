@@ -135,11 +135,3 @@ def test_a_frame_of_the_other_direction_is_not_mistaken(ports: Ports) -> None:
 def test_a_port_that_is_not_there_is_named(ports: Ports) -> None:
     with pytest.raises(HostError, match="there is no interface v9"):
         ports.send("live", {"v0": "v9"})
-
-
-def test_it_contradicts_a_sender_without_a_receiver(traffic_bench: Bench) -> None:
-    lab = traffic_bench.lab
-    argv = [traffic_bench.xdpgen, "--interface", lab.tg_interface, "--receive-on", lab.tg_interface, "--no-receive"]
-    result = lab.tg.run(argv, check=False)
-    assert result.exit_code == 2
-    assert "--receive-on goes with neither --alone nor --no-receive" in result.error_text

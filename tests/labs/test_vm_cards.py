@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from tests.available import or_skip
-from tests.end_to_end.conftest import xdplab
-from tests.run.nulls import unexplained
+from tests.end_to_end.conftest import measured, plan
 
 from xdplab import labs
 from xdplab.deploy.device import remember, restore_remembered, snapshot
@@ -29,15 +27,9 @@ from xdplab.programs.build import build
 from xdplab.programs.spec import ProgramSpec
 
 pytestmark = [pytest.mark.root, pytest.mark.guest]
-PLAN = """
-name: card
-repetitions: 1
-trial: {warmup_s: 0.05, window_s: 0.3, settle_s: 0.5, pause_s: 0.02, retries: 0}
-blocks:
-  - points: {mode: [native, generic], queues: QUEUES, workload: array, accesses: [0, 100]}
-    traffic: {load: 1kpps}
-    passes: [rate]
-"""
+SLOW = {"settle_s": 0.5, "pause_s": 0.02, "retries": 0}
+"""Of the trials of an emulated guest."""
+TRAFFIC = "workload: array, accesses: 0}, traffic: {load: 1kpps"
 
 
 @contextmanager
@@ -93,13 +85,12 @@ def test_queues_that_the_driver_does_not_set_are_named(vmxnet3: tap.TapLab) -> N
 @pytest.mark.parametrize(("card", "queues"), [("vmxnet3", 1), ("igb", 2)])
 def test_trials_are_valid_and_the_counts_of_both_ends_agree(card: str, queues: int, tmp_path: Path) -> None:
     """Only frames that the tap accepts count: a busy machine's emulated guest may miss others, as the TG reports."""
-    (tmp_path / "card.yaml").write_text(PLAN.replace("QUEUES", str(queues)))
+    points = f"mode: [native, generic], queues: {queues}, workload: array, accesses: [0, 100]"
+    blocks = f"[{{points: {{{points}}}, traffic: {{load: 1kpps}}, passes: [rate]}}]"
     with lab_with(card) as lab:
         assert lab.label == f"virtual lab, vm 6.12, functional: no times, {card}"
-        xdplab("--lab", lab.name, "run", "card.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
-    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
+        trials = measured(lab.name, tmp_path, plan(blocks, window_s=0.3, **SLOW))
     assert trials["verdict"].eq("valid").all(), trials["reason"].tolist()
-    assert unexplained(trials) == []
     for _, row in trials.iterrows():
         assert row["dut_driver"] == card
         assert row["tx_packets"] == 300
@@ -110,26 +101,16 @@ def test_trials_are_valid_and_the_counts_of_both_ends_agree(card: str, queues: i
         assert sum(by_queue) == row["dut_rx_packets"]
 
 
-KINDS = """
-name: kinds
-repetitions: 1
-trial: {warmup_s: 0.05, window_s: 0.3, settle_s: 0.5, pause_s: 0.02, retries: 0}
-blocks:
-  - points: {mode: [native, generic], frame_bytes: 100, workload: array, accesses: 0}
-    traffic: {load: 1kpps, vlan: [none, 5], ip_version: [4, 6]}
-"""
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("card", ["vmxnet3", "igb"])
 def test_tags_and_ipv6_reach_the_program_and_come_back(card: str, tmp_path: Path) -> None:
     """These cards take tags off, and filter them, until a block with tags begins; afterwards they do again."""
-    (tmp_path / "p.yaml").write_text(KINDS)
+    points = f"mode: [native, generic], frame_bytes: 100, {TRAFFIC}"
+    blocks = f"[{{points: {{{points}, vlan: [none, 5], ip_version: [4, 6]}}}}]"
     with lab_with(card) as lab:
         before = snapshot(lab.dut, lab.dut_interface).values
-        xdplab("--lab", lab.name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+        trials = measured(lab.name, tmp_path, plan(blocks, window_s=0.3, **SLOW))
         after = snapshot(lab.dut, lab.dut_interface).values
-    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
     assert len(trials) == 8
     assert trials["verdict"].eq("valid").all(), trials[["mode", "vlan", "ip_version", "reason"]].to_dict("records")
     assert trials["rx_packets"].gt(0).all()
@@ -138,16 +119,12 @@ def test_tags_and_ipv6_reach_the_program_and_come_back(card: str, tmp_path: Path
     assert after == before
 
 
-MIXED = KINDS.replace("frame_bytes: 100, ", "").replace("vlan: [none, 5], ip_version: [4, 6]", "imix: simple")
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("card", ["vmxnet3", "igb"])
 def test_frames_of_several_sizes_reach_the_program_and_come_back(card: str, tmp_path: Path) -> None:
-    (tmp_path / "p.yaml").write_text(MIXED)
+    blocks = f"[{{points: {{mode: [native, generic], {TRAFFIC}, imix: simple}}}}]"
     with lab_with(card) as lab:
-        xdplab("--lab", lab.name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
-    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
+        trials = measured(lab.name, tmp_path, plan(blocks, window_s=0.3, **SLOW))
     assert len(trials) == 2
     assert trials["verdict"].eq("valid").all(), trials[["mode", "reason"]].to_dict("records")
     for row in trials.to_dict("records"):
@@ -157,24 +134,13 @@ def test_frames_of_several_sizes_reach_the_program_and_come_back(card: str, tmp_
         assert row["foreign_packets"] == 0
 
 
-RINGS = """
-name: rings
-repetitions: 1
-trial: {warmup_s: 0.05, window_s: WINDOW, settle_s: 0.5, pause_s: 0.02, retries: 0}
-blocks:
-  - points: {mode: native, workload: array, accesses: 0, device: DEVICE}
-    traffic: {load: 1kpps}
-"""
-
-
 @pytest.mark.nightly
 def test_rings_of_a_plan_are_set_rounded_refused_and_put_back(vmxnet3: tap.TapLab, tmp_path: Path) -> None:
     """vmxnet3 rounds a ring up to a multiple of 32 entries."""
     before = snapshot(vmxnet3.dut, vmxnet3.dut_interface).values
     asked = "[{}, {rings.rx: 512}, {rings.rx: 500}, {rings.rx: 9000}, {coalesce.rx-usecs: 50}]"
-    (tmp_path / "p.yaml").write_text(RINGS.replace("WINDOW", "0.3").replace("DEVICE", asked))
-    xdplab("--lab", vmxnet3.name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
-    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet"))).set_index("device")
+    blocks = f"[{{points: {{mode: native, device: {asked}, {TRAFFIC}}}}}]"
+    trials = measured(vmxnet3.name, tmp_path, plan(blocks, window_s=0.3, **SLOW)).set_index("device")
     assert trials["rx_ring_entries"].dropna().to_dict() == {
         "none": before["rings.rx"], "rings.rx=512": 512, "rings.rx=512 (500 asked)": 512,
     }  # fmt: skip
@@ -247,16 +213,6 @@ def test_an_uneven_rss_table_is_put_back() -> None:
             assert snapshot(dut, name).values["rss.table"] == "weight 1 3"
 
 
-RSS = """
-name: rss
-repetitions: 1
-trial: {warmup_s: 0.05, window_s: WINDOW, settle_s: 0.5, pause_s: 0.02, retries: 0}
-blocks:
-  - points: {mode: native, queues: QUEUES, workload: array, accesses: 0, device: DEVICE}
-    traffic: {load: 1kpps}
-"""
-
-
 @pytest.mark.nightly
 def test_a_plan_sets_rss_hash_fields_and_private_flags_and_the_frames_follow(tmp_path: Path) -> None:
     asked = "[{}, {rss.table: equal 1}, {rss.table: weight 1 3, hash.udp4: sdfn}, {flags.legacy-rx: KEPT}, "
@@ -264,14 +220,12 @@ def test_a_plan_sets_rss_hash_fields_and_private_flags_and_the_frames_follow(tmp
     with lab_with("igb") as lab:
         before = snapshot(lab.dut, lab.dut_interface).values
         kept = "off" if before["flags.legacy-rx"] else "on"
-        plan = RSS.replace("QUEUES", "[2, 4]").replace("WINDOW", "0.5").replace("DEVICE", asked.replace("KEPT", kept))
-        (tmp_path / "p.yaml").write_text(plan)
-        xdplab("--lab", lab.name, "run", "p.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
+        points = f"mode: native, queues: [2, 4], device: {asked.replace('KEPT', kept)}, {TRAFFIC}"
+        trials = measured(lab.name, tmp_path, plan(f"[{{points: {{{points}}}}}]", window_s=0.5, **SLOW))
         after = snapshot(lab.dut, lab.dut_interface).values
         assert {key: value for key, value in after.items() if before.get(key) != value} == {}
         assert kept == "on", "this driver begins without it"
         lab.dut.run(["ethtool", "-L", lab.dut_interface, "combined", "1"])  # no table that needs more queues is left
-    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet")))
     for queues, own in trials.groupby("queues"):
         rows = own.set_index("device")
         verdicts = {"valid": 3, "invalid": 1, "unsupported": 1}

@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from tests.available import guest_kernel
-from tests.end_to_end.conftest import xdplab
-from tests.run.nulls import unexplained
+from tests.end_to_end.conftest import measured, plan
 
 from xdplab import labs
 from xdplab.deploy.native import build_tool
@@ -21,15 +19,9 @@ from xdplab.programs.spec import ProgramSpec
 
 pytestmark = [pytest.mark.thorough, pytest.mark.guest]
 NAME = "vm:6.12:functional:netkit"
-PLAN = """
-name: netkit
-repetitions: 1
-trial: {warmup_s: 0.05, window_s: 0.3, settle_s: 0.5, pause_s: 0.02, retries: 0}
-blocks:
-  - points: {mode: [netkit, tcx, native], workload: array, accesses: 0}
-    traffic: {load: 1kpps}
-    passes: [rate]
-"""
+BLOCKS = (
+    "[{points: {mode: [netkit, tcx, native], workload: array, accesses: 0}, traffic: {load: 1kpps}, passes: [rate]}]"
+)
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +68,10 @@ def test_each_frame_comes_back_and_only_the_way_back_is_counted_at_the_duts_end(
 
 @pytest.mark.nightly
 def test_a_plan_runs_through_it_beside_tcx_and_native_is_refused(lab: VmLab, tmp_path: Path) -> None:
-    (tmp_path / "netkit.yaml").write_text(PLAN)
-    xdplab("--lab", NAME, "run", "netkit.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
-    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet"))).set_index("mode")
+    trials = measured(NAME, tmp_path, plan(BLOCKS, window_s=0.3, settle_s=0.5, pause_s=0.02, retries=0)).set_index(
+        "mode"
+    )
     assert trials["verdict"].to_dict() == {"netkit": "valid", "tcx": "valid", "native": "unsupported"}
-    assert unexplained(trials.reset_index()) == []
     counts = trials.loc[["netkit", "tcx"], ["tx_packets", "rx_packets", "dut_tx_packets"]]
     assert (counts.nunique(axis=1).eq(1) & counts["tx_packets"].gt(0)).all(), counts
     assert trials["dut_rx_packets"].isna().to_dict() == {"netkit": True, "tcx": False, "native": True}

@@ -7,11 +7,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from tests.available import guest_kernel
-from tests.end_to_end.conftest import xdplab
-from tests.run.nulls import unexplained
+from tests.end_to_end.conftest import measured, plan
 from tests.waiting import until
 
 from xdplab import labs
@@ -29,16 +27,12 @@ from xdplab.programs.spec import ProgramSpec
 
 pytestmark = [pytest.mark.thorough, pytest.mark.root, pytest.mark.guest]
 NAME = "vm:6.1.0:functional:tap"  # a name of its own: other tests end guests of 6.1
-PLAN = """
-name: tap
-repetitions: 1
-trial: {warmup_s: 0.05, window_s: 0.3, settle_s: 0.5, pause_s: 0.02, retries: 0}
-blocks:
-  - points: {mode: [native, generic], queues: 4, workload: array, accesses: 0}
-    traffic: {engine: afxdp, load: 2kpps}
-    passes: [rate]
-  - points: {mode: offload, workload: array, accesses: 0}
-    passes: [rate]
+BLOCKS = """
+- points: {mode: [native, generic], queues: 4, workload: array, accesses: 0}
+  traffic: {engine: afxdp, load: 2kpps}
+  passes: [rate]
+- points: {mode: offload, workload: array, accesses: 0}
+  passes: [rate]
 """
 
 
@@ -91,11 +85,10 @@ def test_four_queues_carry_what_the_tg_sends_and_both_ends_count_the_same(lab: t
 
 @pytest.mark.nightly
 def test_a_plan_runs_through_it_and_rates_stay_null(lab: tap.TapLab, tmp_path: Path) -> None:
-    (tmp_path / "tap.yaml").write_text(PLAN)
-    xdplab("--lab", NAME, "run", "tap.yaml", "--out", "out", "--no-figures", cwd=tmp_path)
-    trials = pd.read_parquet(next(tmp_path.glob("out/*/trials.parquet"))).set_index("mode")
+    trials = measured(NAME, tmp_path, plan(BLOCKS, window_s=0.3, settle_s=0.5, pause_s=0.02, retries=0)).set_index(
+        "mode"
+    )
     assert trials["verdict"].to_dict() == {"native": "valid", "generic": "valid", "offload": "unsupported"}
-    assert unexplained(trials.reset_index()) == []
     assert "(virtio_net) does not take" in trials.loc["offload", "reason"]
     assert (trials.loc[["native", "generic"], "rx_packets"] > 0).all()
     assert trials.loc["native", "queues_reached"] == 4

@@ -6,13 +6,13 @@ The numbers follow t = t0 + c N, with what went wrong there placed on purpose. T
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
 TITLE = "  Time    TX Packets     TX Packet Rate Avg TX Packet Rate    RX Packets     RX Packet Rate Avg RX Packet Rate"
 T0_NS, C_NS = 1000.0, 3.0
-SAR_LEADS_S = 11.0  # before the traffic
+SAR_BEGINS_S, SAR_LEADS_S = 10 * 3600, 11.0  # of the day; before the traffic
 CPUS = 16
 SECONDS = 60  # of a run of the generator
 
@@ -64,25 +64,30 @@ def sar(
         values = {
             cpu: (last if last is not None and sample == samples else value * share) for cpu, value in soft.items()
         }
-        before, after = _clock(2 * sample - 2), _clock(2 * sample)
-        parts += [_cpus(before, after, values), _interfaces(before, after, rx_pps * share, tx_pps * share)]
-    parts += [_cpus("Average:", "Average:", {}), _interfaces("Average:", "Average:", 0, 0)]
-    return "\n\n".join(parts) + "\n"
+        before, after = (clock(SAR_BEGINS_S + 2 * number) for number in (sample - 1, sample))
+        parts += sar_blocks(before, after, values, (rx_pps * share, tx_pps * share))
+    return "\n\n".join([*parts, *sar_blocks("Average:", "Average:", {}, (0, 0))]) + "\n"
 
 
-def _clock(seconds: int) -> str:
-    return f"10:{seconds // 60:02d}:{seconds % 60:02d}"
+def clock(seconds: int) -> str:
+    return f"{seconds // 3600 % 24:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+def sar_blocks(
+    before: str, after: str, soft: Mapping[int, float], rates: tuple[float, float], cpus: int = CPUS
+) -> list[str]:
+    """Return sar's blocks of CPUs and of interfaces for one sample: ``rates`` received and sent by `nic0`."""
+    return [_cpus(before, after, [soft.get(cpu, 0.0) for cpu in range(cpus)]), _interfaces(before, after, *rates)]
 
 
 def _comma(value: float) -> str:
     return f"{value:12.2f}".replace(".", ",")
 
 
-def _cpus(before: str, after: str, soft: Mapping[int, float]) -> str:
+def _cpus(before: str, after: str, soft: Sequence[float]) -> str:
     names = ["%usr", "%nice", "%sys", "%iowait", "%steal", "%irq", "%soft", "%guest", "%gnice", "%idle"]
     lines = [f"{before}        CPU" + "".join(f"{name:>10}" for name in names)]
-    for cpu in ("all", *range(CPUS)):
-        value = soft.get(cpu, 0.0) if isinstance(cpu, int) else 0.0
+    for cpu, value in (("all", 0.0), *enumerate(soft)):
         lines.append(f"{after}{cpu!s:>11}" + "".join(map(_comma, [0.0] * 6 + [value, 0.0, 0.0, 100.0 - value])))
     return "\n".join(lines)
 
