@@ -436,22 +436,18 @@ def _packed(btf: Btf, part: MapPart, columns: Sequence[Column]) -> Bytes:
 
 
 def _prefixes(texts: Sequence[Any], size: int) -> Bytes:
-    if not _are_texts(texts) or size not in (_IPV4_BYTES, _IPV6_BYTES):
+    if not _are_texts(texts):
         raise ValueError("no prefixes")
-    if size == _IPV4_BYTES:
-        numbers = _dotted(texts, ".../")
-        addresses, bits = numbers[:, :size], numbers[:, size].astype("<u4")
-    else:
-        pairs = arrow_compute.split_pattern(texts, "/")
-        if arrow_compute.min_max(arrow_compute.list_value_length(pairs)).as_py() != {"min": 2, "max": 2}:
-            raise ValueError("no prefixes")
-        parts = pairs.flatten()
-        if not _are_decimal(parts[1::2]):
-            raise ValueError("no prefixes")
-        addresses, bits = _addresses(parts[::2], size), np.asarray(parts[1::2].cast(arrow.uint32()), "<u4")
+    pairs = arrow_compute.split_pattern(texts, "/")
+    parts = pairs.flatten()
+    if arrow_compute.min_max(arrow_compute.list_value_length(pairs)).as_py() != {"min": 2, "max": 2}:
+        raise ValueError("no prefixes")
+    if not _are_decimal(parts[1::2]):
+        raise ValueError("no prefixes")
+    bits = np.asarray(parts[1::2].cast(arrow.uint32()), "<u4")
     if bits.max() > 8 * size:
         raise ValueError("no prefixes")
-    return np.hstack([bits.view(np.uint8).reshape(-1, _PREFIX_BYTES), addresses])
+    return np.hstack([bits.view(np.uint8).reshape(-1, _PREFIX_BYTES), _addresses(parts[::2], size)])
 
 
 def _leaf(btf: Btf, part: MapPart, steps: Sequence[Any]) -> tuple[int, int]:
@@ -498,47 +494,13 @@ def _numbers(column: Sequence[Any], signed: bool) -> npt.NDArray[Any]:
     return np.array([int(each, 0) if isinstance(each, str) else index(each) for each in column], object)
 
 
-def _letters(texts: arrow.Array) -> tuple[Bytes, npt.NDArray[np.int32]]:
-    """Return the bytes of all texts, one after the other, and where each begins; and where the last one ends."""
-    _, offsets, data = texts.buffers()
-    ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    return np.frombuffer(data, np.uint8)[: ends[-1]], ends
-
-
-def _dotted(texts: arrow.Array, marks: str) -> Bytes:
-    """Return the decimal bytes of each text, a row each; ``marks`` are between them."""
-    letters, begins = _letters(texts)
-    digits = letters - np.uint8(ord("0"))
-    ends = np.empty((len(texts), len(marks) + 1), np.int32)
-    ends[:, :-1] = (np.flatnonzero(digits[begins[0] :] > 9) + begins[0]).reshape(len(texts), -1)
-    ends[:, -1] = begins[1:]
-    first = np.hstack([begins[:-1, None], ends[:, :-1] + 1])
-    length = ends - first
-    if length.min() < 1 or length.max() > 3 or (letters[ends[:, :-1]] != np.frombuffer(marks.encode(), np.uint8)).any():
-        raise ValueError("another form")
-    if ((length > 1) & (digits[first] == 0)).any():
-        raise ValueError("a zero before a number")
-    numbers = np.zeros(ends.shape, np.uint16)
-    for at in range(3):
-        numbers += digits[ends - 1 - at] * np.where(length > at, np.uint16(10**at), np.uint16(0))
-    if numbers.max() > 255:
-        raise ValueError("no byte")
-    return numbers.astype(np.uint8)
-
-
 def _addresses(texts: arrow.Array, size: int) -> Bytes:
-    if size == _IPV4_BYTES:
-        return _dotted(texts, "...")
-    if size == _IPV6_BYTES:
-        packed = b"".join(map(partial(socket.inet_pton, socket.AF_INET6), texts.to_pylist()))
-        return np.frombuffer(packed, np.uint8).reshape(len(texts), size)
-    return _macs(texts)
-
-
-def _macs(texts: arrow.Array) -> Bytes:
-    letters, begins = _letters(texts)
-    rows = letters[begins[0] :].reshape(len(texts), -1)
-    if (np.diff(begins) != 3 * _MAC_BYTES - 1).any() or (rows[:, 2::3] != ord(":")).any():
-        raise ValueError("no MAC")
-    digits = np.delete(rows, slice(2, None, 3), axis=1)
-    return np.frombuffer(unhexlify(digits.tobytes()), np.uint8).reshape(len(texts), _MAC_BYTES)
+    """Return the bytes of each text, a row each. Raises OSError, ValueError where one has another form."""
+    if size == _MAC_BYTES:
+        if not arrow_compute.all(arrow_compute.match_substring_regex(texts, f"^{_MAC.pattern}$")).as_py():
+            raise ValueError("no MAC")
+        packed = unhexlify("".join(texts.to_pylist()).replace(":", ""))
+    else:
+        family = {_IPV4_BYTES: socket.AF_INET, _IPV6_BYTES: socket.AF_INET6}[size]
+        packed = b"".join(map(partial(socket.inet_pton, family), texts.to_pylist()))
+    return np.frombuffer(packed, np.uint8).reshape(len(texts), size)
