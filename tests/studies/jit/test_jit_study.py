@@ -284,29 +284,6 @@ def test_every_test_of_the_module_has_one_kind():
     assert {*names_of, "classic"} == set(KINDS)
 
 
-def test_every_test_is_accounted_for_by_place_and_kind():
-    elsewhere = BOTH.assign(label="there", jited=BOTH["jited"] & ~BOTH["number"].eq(2))
-    sized = BOTH.assign(
-        machine_bytes=[80.0 if n == 0 else None for n in BOTH["number"]], insns=[10] * len(BOTH)
-    ).astype({"machine_bytes": "Float64", "insns": "Int64"})
-    made = summaries.architectures(pd.concat([sized, elsewhere])).set_index(["kind of test", "where"])
-    here, there = made.loc[("all tests", "here")], made.loc[("all tests", "there")]
-    fates = ["tests", *joined.FATES]
-    assert here[fates].tolist() == [5, 3, 0, 1, 1]
-    assert there[fates].tolist() == [5, 2, 1, 1, 1]
-    assert (made["tests"].dropna() == made[list(joined.FATES)].dropna().sum(axis=1)).all()
-    by_kind = made.drop(index="all tests", level=0)["tests"].groupby("where").sum()
-    assert by_kind["here"] == by_kind["there"] == 5
-    assert here["speed-up, geometric"] == round((10 * 2 * 8) ** (1 / 3), 2)
-    assert here["bytes per BPF instruction"] == 8
-    assert pd.isna(there["machine code, bytes"])
-    published = made[made.index.get_level_values("where").str.contains("Elbrus")]
-    assert published["speed-up, arithmetic"].tolist() == [10.4, 10.3]
-    (left,) = summaries.left(pd.concat([sized, elsewhere])).to_dict("records")
-    assert (left["place"], left["number"]) == ("there", 2)
-    assert summaries.left(BOTH).empty
-
-
 def test_a_passed_test_without_a_program_is_not_called_refused():
     segment = test_row(0, "jit", None, subject="test_skb_segment", case=None, jited=None)
     assert summaries.all_tests(table(segment))["jit says"].tolist() == ["PASS"]
