@@ -102,18 +102,22 @@ def module_refusal(name: str) -> str | None:
     return None
 
 
-def linked_tool(name: str, tool: str, cache: str, *, libbpf: bool = True) -> Path:
+def driver(tool: str, place: str = HOST, *, libbpf: bool = True) -> Path:
     """Build a C tool for a place, by this machine's compiler or a cross compiler; return its path.
 
     Every lab's guest has this machine's root; one of another architecture boots with the tool and its libraries, if
     it is to use ``libbpf``.
     Raises MissingToolError naming the packages, LabError, HostError.
     """
-    architecture = architecture_of(name)
+    architecture = architecture_of(place)
     if architecture is None:
-        return Path(native.build_tool(LocalHost(), tool, cache))
+        return Path(native.build_tool(LocalHost(), tool, _cache()))
     compiler, folder = architecture.compiler(), headers.folder(architecture) if libbpf else None
-    return Path(native.build_tool(LocalHost(), tool, cache, compiler=compiler, libraries=folder))
+    return Path(native.build_tool(LocalHost(), tool, _cache(), compiler=compiler, libraries=folder))
+
+
+def _cache() -> str:
+    return str(cache_root() / "native")
 
 
 def build_tree(place: str) -> trees.BuildTree:
@@ -252,9 +256,8 @@ def counted_place(
 
     ``folder`` is for what is counted. Raises as `counted.booted` does, HostError for a tool that does not build.
     """
-    cache = str(cache_root() / "native")
-    plugin = Path(native.build_tool(LocalHost(), _COUNTER, cache))
-    tools = {tool: linked_tool(name, tool, cache) for tool in programs}
+    plugin = driver(_COUNTER)
+    tools = {tool: driver(tool, name) for tool in programs}
     with counted.booted(name.removeprefix("vm:"), counted.GuestContent(plugin, tools, files), folder) as guest:
         release = guest.kernel.release
         place = Place(name, guest.host, "instructions", release, _label(name, release, "instructions"), guest.around)
@@ -263,7 +266,7 @@ def counted_place(
 
 def built_workload(source: str) -> Path:
     """Compile a workload for user space, as the AF_XDP application loads it. Raises HostError."""
-    return Path(native.build_workload(LocalHost(), source, str(cache_root() / "native")))
+    return Path(native.build_workload(LocalHost(), source, _cache()))
 
 
 def require_kernel(name: str) -> None:

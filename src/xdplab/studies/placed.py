@@ -7,15 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from xdplab.labs import Lab
-from xdplab.labs.base import HOST
-from xdplab.programs.program import cache_directory
-from xdplab.studies.guests import free_lab, linked_tool, place_of
+from xdplab.studies.guests import free_lab, place_of
 from xdplab.studies.places import Place, PlaceFacts, harden_words
-
-
-def driver(tool: str, place: str = HOST, *, libbpf: bool = True) -> Path:
-    """Build a C tool for a place, with or without libbpf; return its path on this machine. Raises as `linked_tool`."""
-    return linked_tool(place, tool, str(cache_directory().parent / "native"), libbpf=libbpf)
 
 
 class PlacedSession:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.studies.execution.benchmarks import Microbench, all_benchmarks, build, parse_microbench
-from xdplab.studies.placed import driver
+from xdplab.studies.guests import driver
 
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
 COUNTS = (1, 100)

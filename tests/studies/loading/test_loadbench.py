@@ -9,10 +9,10 @@ from statistics import median
 
 import pytest
 
+from xdplab.studies.guests import driver
 from xdplab.studies.loading import runs
 from xdplab.studies.loading.passes import LoadBench, parse_loadbench
 from xdplab.studies.loading.points import BPF, LoadingPoint
-from xdplab.studies.placed import driver
 
 pytestmark = pytest.mark.root
 REFUSED = """

@@ -9,13 +9,12 @@ from tests.available import guest_kernel, or_skip, unused
 from tests.studies.command import study
 
 from xdplab.labs.vm import headers
-from xdplab.studies.guests import place_of
+from xdplab.studies.guests import driver, place_of
 from xdplab.studies.loading import rows, runs, summaries
 from xdplab.studies.loading.passes import parse_function_graph, parse_loadbench
 from xdplab.studies.loading.points import BPF, LoadingPoint, LoadingRequest
 from xdplab.studies.loading.points import smallest as made_smallest
 from xdplab.studies.loading.runs import STUDY
-from xdplab.studies.placed import driver
 
 GUEST = "vm:6.1:count"
 pytestmark = [pytest.mark.root, pytest.mark.guest]

@@ -16,8 +16,7 @@ from pathlib import Path
 from xdplab.errors import HostError, LabError, PlanError, UnsupportedError
 from xdplab.labs.base import HOST, MITIGATED
 from xdplab.studies import guests
-from xdplab.studies.guests import place_of
-from xdplab.studies.placed import driver
+from xdplab.studies.guests import driver, place_of
 from xdplab.studies.places import Place, require_rights
 from xdplab.studies.verifier.generated import PROGRAMS
 from xdplab.studies.verifier.points import PROGRAM_FLAGS, Given
