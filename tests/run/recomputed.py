@@ -212,9 +212,10 @@ def forwarded(a: Attempt) -> float:
 
 
 def counted_s(a: Attempt) -> float:
-    """No frame is sent after the window: a count that was more than 1 % late is of the window all the same."""
+    """A count that was more than 1 % late, and after which no frame came, is of the window all the same."""
     sent, counted = (float(a.window[key]) for key in ("duration_s", "rx_window_s"))
-    return counted if a.returns and counted <= 1.01 * sent else sent
+    busy = a.window["rx_window_packets"] != a.window["rx_packets"]
+    return counted if a.returns and (busy or counted <= 1.01 * sent) else sent
 
 
 def rate_change(a: Attempt) -> tuple[float, str]:

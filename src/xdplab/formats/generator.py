@@ -151,9 +151,9 @@ class Summary(SentFrames, ReceivedFrames, CheckedFrames, PortCounts):
 
     @property
     def counted_s(self) -> float | None:
-        """The time of ``rx_window_packets``: none is sent after ``duration_s``, if they are counted over 1 % later."""
-        stood_still = (self.rx_window_s or 0) > 1.01 * self.duration_s
-        return self.duration_s if stood_still else self.rx_window_s
+        """The time of ``rx_window_packets``; ``duration_s`` for a count over 1 % late after which no frame came."""
+        idle = self.rx_window_packets == self.rx_packets  # the DUT, when they were counted
+        return self.duration_s if idle and (self.rx_window_s or 0) > 1.01 * self.duration_s else self.rx_window_s
 
     def required(self, name: str, otherwise: str) -> Any:
         """Return a field. Raises Absent with the generator's own reason where it is None, or with ``otherwise``."""

@@ -206,8 +206,8 @@ def test_frames_that_come_twice_are_received_once_and_unknown_is_no_zero() -> No
 
 def test_frames_that_drained_after_a_burst_are_received_and_in_no_rate() -> None:
     """With N = 12800 on a veth, the MRR had 1.7 % of such frames in it, and a trial's rate of the same load none."""
-    found = Offered.of(burst(Offered(100, 90, 1.0), duplicates=5, rx_window_packets=80, rx_window_s=1.005))
-    assert (found.received, found.received_pps) == (85, 75 / 1.005)
+    found = Offered.of(burst(Offered(100, 90, 1.0), duplicates=5, rx_window_packets=80, rx_window_s=1.25))
+    assert (found.received, found.received_pps) == (85, 60.0)
     assert Offered.of(burst(Offered(100, 90, 1.0))).received_pps == 90.0
 
 
