@@ -3,15 +3,15 @@
 import gc
 import os
 
-from xdplab import completion
-
 
 def main() -> None:
     """Answer the shell if it asks what can follow; else carry the command out."""
+    gc.set_threshold(100_000, 10, 10)  # an import makes many objects that stay
+    from xdplab import completion
+
     if request := os.environ.get(completion.ASKED):
         completion.answer(request)
         return
-    gc.set_threshold(100_000, 10, 10)  # an import makes many objects that stay
     from xdplab.cli import main as carry_out
 
     carry_out()

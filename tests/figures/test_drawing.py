@@ -18,7 +18,7 @@ from matplotlib.text import Text
 
 from xdplab.analysis.verdicts import RULES_VERSION
 from xdplab.errors import FigureError, NotApplicableError, ResultsError
-from xdplab.figures import paper
+from xdplab.figures import FORMATS, paper
 from xdplab.figures.catalogue import figure, view
 from xdplab.figures.draw import draw
 from xdplab.figures.factors import FigureFiles
@@ -26,7 +26,7 @@ from xdplab.figures.kinds import CUT, OF_ALL_FIGURES, SHAPES, UPWARDS, paint
 from xdplab.figures.marks import Axes, Look, Order, View, Words, marks_frame
 from xdplab.figures.save import provenance, render, save, sheet_of
 from xdplab.figures.scales import BREAK
-from xdplab.figures.styles import FORMATS, STYLES
+from xdplab.figures.styles import STYLES
 
 BUSY = {"mode": synthetic.MODES, "queues": (1, 2), "accesses": (0, 1, 100, 400, 1600, 12800)}
 

@@ -12,7 +12,7 @@ import click
 
 from xdplab.cli.common import AS_JSON, F, RunPath
 from xdplab.errors import LabError
-from xdplab.figures.styles import DEFAULT_FORMATS, FORMATS
+from xdplab.figures import DEFAULT_FORMATS, FORMATS
 from xdplab.lazy import lazy
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import json
 import os
@@ -31,6 +30,8 @@ else:
     factors = lazy("xdplab.plan.factors")
     run_files = lazy("xdplab.studies.traffic.run_files")
     checks = lazy("xdplab.studies.traffic.checks")
+
+difflib = lazy("difflib")  # few names are wrong
 
 PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
 
@@ -94,10 +95,9 @@ def plan(lab_name: str | None, plan: str, view: PlanView, as_json: bool) -> None
 def tell_extent(plan: plans.Plan, trials: Sequence[Trial]) -> None:
     """Print the size of these trials, and once the commands that labels name by a hash."""
     tell(plans.extent(plan, trials))
-    setup = factors.BY_COLUMN["setup"]
-    for commands in dict.fromkeys(trial.point.factors()["setup"] for trial in trials):
-        if commands not in (None, "none"):
-            tell(f"{setup.label(commands)}: {commands}")
+    setup = factors.BY_NAME["setup"]
+    for commands in filter(None, dict.fromkeys(trial.point.program.setup for trial in trials)):
+        tell(f"{setup.label(cell := setup.form.cell(commands))}: {cell}")
 
 
 def _facts(plan: plans.Plan, trials: Sequence[Trial]) -> dict[str, Any]:

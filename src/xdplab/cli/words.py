@@ -15,8 +15,9 @@ from xdplab.cli import cli, described
 from xdplab.cli.common import RunPath
 from xdplab.cli.lab import tested_kernels
 from xdplab.errors import ResultsError
+from xdplab.figures import FORMATS
 from xdplab.figures.catalogue import CATALOGUE
-from xdplab.figures.styles import FORMATS, VENUES
+from xdplab.figures.styles import VENUES
 from xdplab.plan.factors import FACTORS
 from xdplab.programs.spec import WORKLOADS
 from xdplab.resources import shipped

@@ -20,7 +20,8 @@ import pandas as pd
 from xdplab.analysis.series import rows_where
 from xdplab.analysis.values import is_null
 from xdplab.errors import FigureError
-from xdplab.figures.styles import DEFAULT_FORMATS, DEFAULT_STYLE, STYLES, Style, sized
+from xdplab.figures import DEFAULT_FORMATS
+from xdplab.figures.styles import DEFAULT_STYLE, STYLES, Style, sized
 from xdplab.plan import factors as table
 from xdplab.plan.factors import Factor, Labels
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.errors import NotApplicableError, XdplabError
-from xdplab.figures.styles import FORMATS
+from xdplab.figures import FORMATS
 from xdplab.text import many
 
 

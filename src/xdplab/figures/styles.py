@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 else:
     mpl = lazy("matplotlib")
 
-FORMATS = ("svg", "pdf", "png")
-"""What a figure can be written as."""
-DEFAULT_FORMATS = ("svg",)
-"""Others on request: they cost time, and few readers need them."""
-
 
 @dataclass(frozen=True)
 class Style:

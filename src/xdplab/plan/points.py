@@ -35,7 +35,7 @@ _SETTING = [factor for factor in FACTORS if factor.identity and not of_program(f
 
 
 def _record(name: str, *rows: tuple[str, Any, Any]) -> Any:
-    return make_dataclass(name, rows, frozen=True, kw_only=True)
+    return make_dataclass(name, rows, namespace={"__doc__": name}, frozen=True, kw_only=True)
 
 
 def _values(record: Any) -> dict[str, Any]:
@@ -183,8 +183,9 @@ def points_of(plan: Plan, arrangement: Arrangement) -> list[Point]:
     points: dict[str, Point] = {}
     for block in plan.blocks:
         for point in block_points(block, arrangement):
-            passes = (*points[point.point_id].passes, *point.passes) if point.point_id in points else point.passes
-            points[point.point_id] = replace(point, passes=tuple(dict.fromkeys(passes)))
+            if before := points.get(point.point_id):
+                point = replace(point, passes=tuple(dict.fromkeys((*before.passes, *point.passes))))
+            points[point.point_id] = point
     return list(points.values())
 
 

@@ -26,14 +26,15 @@ from xdplab.text import step
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from xdplab.figures import save, styles
+    from xdplab import figures as drawing
+    from xdplab.figures import save
     from xdplab.figures.outcome import Drawn
     from xdplab.run import watching
     from xdplab.run.rundir import RunDirectory
     from xdplab.studies import kept, kinds
     from xdplab.studies.kind import Run
 else:  # a maker begins before its caller has loaded more
-    save, styles = lazy("xdplab.figures.save"), lazy("xdplab.figures.styles")
+    drawing, save = lazy("xdplab.figures"), lazy("xdplab.figures.save")
     kept, kinds = lazy("xdplab.studies.kept"), lazy("xdplab.studies.kinds")
     watching = lazy("xdplab.run.watching")
 
@@ -166,7 +167,7 @@ def _serve(figures: bool) -> None:
     for name in (*LIBRARIES, *[PICTURES] * figures):
         importlib.import_module(name)
     if figures:
-        save.load_libraries(styles.DEFAULT_FORMATS, intervals=False)
+        save.load_libraries(drawing.DEFAULT_FORMATS, intervals=False)
     gc.enable()
     path = Path(sys.stdin.readline().removesuffix("\n"))
     run = kinds.open_run(path)

@@ -17,10 +17,11 @@ from matplotlib.figure import Figure
 from xdplab.analysis.series import settled
 from xdplab.analysis.values import records
 from xdplab.errors import FigureError
+from xdplab.figures import DEFAULT_FORMATS
 from xdplab.figures.factors import free_factors
 from xdplab.figures.marks import View, marks_frame
 from xdplab.figures.save import mapped, render
-from xdplab.figures.styles import DEFAULT_FORMATS, style_named
+from xdplab.figures.styles import style_named
 from xdplab.run.disk import write_whole
 from xdplab.thesis.language import CORRECTED_Y, NOT_MEASURED, OWN, OWN_BEHIND, OWN_LIMITS, Language
 from xdplab.thesis.printed import printed_sheet

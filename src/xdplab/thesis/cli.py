@@ -12,7 +12,7 @@ import click
 from xdplab.cli.common import echo, tell
 from xdplab.cli.options import PICTURE_FORMATS
 from xdplab.errors import FigureError
-from xdplab.figures.styles import DEFAULT_FORMATS
+from xdplab.figures import DEFAULT_FORMATS
 from xdplab.lazy import lazy
 from xdplab.thesis.language import LANGUAGES
 
