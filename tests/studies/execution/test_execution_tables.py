@@ -111,14 +111,6 @@ def test_what_is_over_before_the_clocks_next_step_is_no_zero() -> None:
     assert (cells["module"], cells["interpreter"][:3]) == ("less than a step of the clock", "402")
 
 
-def test_without_a_module_user_space_is_the_reference() -> None:
-    found = medians(table(calls("uml", "jit", "empty"), calls("uml", "user", "empty")))
-    assert set(found["reference"]) == {"user"}
-    alone = medians(table(calls("uml", "jit", "empty")))
-    assert alone["reference"].isna().all()
-    assert alone["ratio"].isna().all()
-
-
 def test_a_trap_has_no_ratio_and_a_table_of_its_own(measured: pd.DataFrame) -> None:
     trap = "not the same work"
     own_source = [calls("uml", backend, "matrix") for backend in ("interpreter", "module")]
@@ -279,23 +271,6 @@ def test_what_is_executed_several_times_counts_once_and_goes_below_the_clocks_st
     assert sorted(["primes x16", "array 100 x16", "primes", "empty x16"], key=rank)[0] == "empty x16"
 
 
-def test_every_cause_of_a_published_ratio_is_a_factor_to_user_space() -> None:
-    found = with_meanings(
-        TABLES,
-        table(
-            calls("uml", "user", "primes"),
-            calls("uml", "jit", "primes"),
-            calls("uml", "jit", "primes", pause_us=1000),
-            calls("uml", "user", "primes, clang"),
-            calls("uml", "user", "packet 100"),
-        ),
-    )["causes"].frame
-    assert set(found["form"]) == {"primes", "primes, clang"}
-    by_backend = found[found["measured"].eq("warm")].set_index(["form", "backend"])["by user space's primes"]
-    assert by_backend["primes", "user"] == 1
-    assert by_backend["primes", "jit"] == pytest.approx(112 / 132, abs=0.01)
-
-
 def test_kernels_and_mitigations_are_factors_to_the_oldest_and_other_architectures_are_not_compared() -> None:
     label = "vm, Linux {}, instructions counted{}"
     places = [
@@ -311,19 +286,6 @@ def test_kernels_and_mitigations_are_factors_to_the_oldest_and_other_architectur
     assert list(found) == ["benchmark", "backend", oldest, guarded, newest, *factors]
     assert found.iloc[0].tolist() == ["primes", "jit", 2000, 3000, 1000, 1.5, 0.5]
     assert with_meanings(TABLES, table(calls("vm:6.1:count", "jit", "primes")))["kernels"].frame.empty
-
-
-def test_a_count_beside_the_proof_is_of_one_setting() -> None:
-    """The hardened program has more instructions: a median of both settings would be that of neither."""
-    proved = {"work": "w", "work_steps": 0, "work_instructions": 6}
-    rows = table(
-        *(
-            counted("vm:6.1:count", f"vm, harden {level}", "jit", name, cost, **proved)
-            for level, name, cost in ((0, "empty", 100), (0, "primes", 4000), (2, "empty", 100), (2, "primes", 7000))
-        )
-    )
-    shown = work(rows).query("benchmark == 'primes'").set_index("place")["counted"]
-    assert shown.to_dict() == {"vm, harden 0": 3906, "vm, harden 2": 6906}
 
 
 def hardened(level: int, pause_us: int) -> list[dict[str, object]]:
