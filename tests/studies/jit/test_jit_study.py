@@ -23,7 +23,7 @@ from xdplab.studies.jit.joined import KINDS, kind_of
 from xdplab.studies.jit.kerneltests import Size, chosen_range, parse_sizes, read_module, watched
 from xdplab.studies.jit.points import LOG, MODES, PARTS, SIZES_FILE, TESTS, JitPoint, JitRequest
 from xdplab.studies.jit.published import EXPERIMENTS
-from xdplab.studies.jit.rows import COLUMNS, _amplified, suite_rows
+from xdplab.studies.jit.rows import COLUMNS, _amplified, _filter, suite_rows
 from xdplab.studies.jit.runs import STUDY
 from xdplab.studies.jit.views import VIEWS, possible
 from xdplab.studies.meaning import with_meanings
@@ -177,17 +177,20 @@ def test_hardening_is_a_factor_of_what_is_compiled():
     assert plain.point_id == hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def test_an_amplified_cost_has_an_interval_and_is_null_if_it_is_within_the_noise(tmp_path: Path):
-    runs = 100 * subjects.MANY_TAPS
+def printed(folder: Path, rounds: dict[str, list[int]]) -> Path:
+    """Write what jitbench prints of subjects with these rounds, a hundred runs each; return the folder."""
+    known = {"type": "subject", "insns": 3, "verdict": 1, "times": 100}
+    lines = [{"type": "kernel", "compiles": True}, *(known | {"name": name, "ns": ns} for name, ns in rounds.items())]
+    (folder / "jitbench.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
 
+
+def test_an_amplified_cost_has_an_interval_and_is_null_if_it_is_within_the_noise(tmp_path: Path):
     def rows(noise: int) -> list[dict[str, object]]:
-        lines = [{"type": "kernel", "compiles": True}]
-        for name, ns in (("open", 1000), ("shortest", 2000), ("same", 2000), ("filter", 5000)):
-            taken = [(ns + (noise if name == "filter" and i % 2 else 0)) * runs for i in range(20)]
-            fields = {"insns": 3, "verdict": 1, "passed": runs, "times": 100, "policy_requested": None, "policy": None}
-            lines.append({"type": "subject", "name": name, "ns": taken} | fields)
-        (tmp_path / "jitbench.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return list(_amplified(tmp_path, "time"))
+        rounds = {name: [ns] * 20 for name, ns in (("open", 1000), ("shortest", 2000), ("same", 2000))}
+        rounds["filter"] = [5000, 5000 + noise] * 10
+        runs = 100 * subjects.MANY_TAPS
+        return list(_amplified(printed(tmp_path, {k: [ns * runs for ns in v] for k, v in rounds.items()}), "time"))
 
     (steady,) = rows(100)
     assert (steady["above"], steady["cost"]) == (3050, 4050)
@@ -195,6 +198,14 @@ def test_an_amplified_cost_has_an_interval_and_is_null_if_it_is_within_the_noise
     (noisy,) = rows(-4500)
     assert isinstance(noisy["cost"], Absent)
     assert str(noisy["cost"]).startswith("not above the noise")
+
+
+def test_a_filters_cost_within_the_noise_of_its_rounds_is_null(tmp_path: Path):
+    rounds = {"open": [1000] * 8, "shortest": [2000] * 8, "arp/same": [3000] * 8, "arp": [9000] * 8}
+    (steady,) = _filter(printed(tmp_path, rounds))
+    assert (steady["cost"], steady["above"]) == (70, 60)
+    (noisy,) = _filter(printed(tmp_path, rounds | {"arp": [9000, *[90_000] * 7]}))
+    assert str(noisy["cost"]) == str(noisy["above"]) == "not above the noise of 810"
 
 
 @pytest.mark.parametrize("tests", ["9", "9-3"])

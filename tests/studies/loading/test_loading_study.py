@@ -188,25 +188,11 @@ def part(frame: pd.DataFrame, place: str, kind: str, accesses: int | None) -> pd
     return pd.Series(row)
 
 
-def test_parts_add_up_to_the_whole(table: pd.DataFrame):
-    found = part(rows.parts(table), GUEST, BPF, 1)
-    assert found["verify"] == 60_000
-    assert found["jit"] == 30_000
-    assert found["rest of load"] == 10_000  # a share of the untraced pass's 100000, not of the traced one's 110000
-    assert found["whole"] == 135_000
-    assert sum(found[name] for name in rows.BPF_PARTS) == found["whole"]
-
-
 def test_the_rest_is_unknown_if_the_jit_ran_untimed(table: pd.DataFrame):
     untimed = table[~table["step"].eq("jit")]
     assert pd.isna(part(rows.parts(untimed), GUEST, BPF, 1)["rest of load"])
     interpreted = untimed[~untimed["step"].eq("jited")]
     assert part(rows.parts(interpreted), GUEST, BPF, 1)["rest of load"] == 40_000
-
-
-def test_a_jit_inside_the_verifier_is_taken_out_of_it(table: pd.DataFrame):
-    found = part(rows.parts(table), GUEST, BPF, 1600)
-    assert (found["verify"], found["jit"]) == (60_000, 30_000)
 
 
 def test_a_module_has_parts_only_where_it_was_traced(table: pd.DataFrame):
@@ -247,16 +233,6 @@ def test_published_ratios_are_of_one_source_for_each_part(table: pd.DataFrame):
     assert by_place[OWN] == pytest.approx(58 / 21)  # the log's, and what the profiler's samples leave to the JIT
     share = {ours.place: ours.value for ours in found["share of verifier and JIT in the insertion"]}
     assert share[GUEST] == pytest.approx(100 * 90_000 / 50_000)
-
-
-def test_each_number_has_one_clock(table: pd.DataFrame):
-    counted = table[table["clock"].eq("instructions")]
-    assert counted["ns"].isna().all()
-    assert counted["instructions"].notna().any()
-    assert table.loc[table["clock"].eq("time"), "instructions"].isna().all()
-    start = table[table["task"].eq("start")].set_index("place")
-    assert start.loc[GUEST, "instructions"] == 4_000  # without waiting
-    assert start.loc[OWN, "ns"] == 9_000
 
 
 def test_a_refusal_is_a_row_with_its_reason_and_no_number(run: Run[Any], table: pd.DataFrame):
@@ -317,17 +293,6 @@ def test_few_compilations_are_drawn_one_by_one(table: pd.DataFrame):
     marks = VIEWS["compile"](table).marks
     assert marks.loc[marks["kind"].eq("line"), "low"].isna().all()
     assert set(marks.loc[marks["kind"].eq("raw"), "value"]) == {2.0, 4.0}
-
-
-def test_a_whole_is_the_median_of_whole_loads_and_not_the_sum_of_medians(table: pd.DataFrame):
-    guest = table.loc[table["place"].eq(GUEST) & table["kind"].eq(BPF) & table["accesses"].eq(1)].copy()
-    plain = guest["source"].isin(("clock", "system call"))
-    slow = {(1, "open"): 90_000, (2, "attach"): 95_000}
-    for (repetition, step), instructions in slow.items():
-        guest.loc[plain & guest["repetition"].eq(repetition) & guest["step"].eq(step), "instructions"] = instructions
-    found = rows.wholes(guest).iloc[0]
-    assert (found["median"], found["n"]) == (215_000, 3)
-    assert rows.parts(guest)["whole"].iloc[0] == 135_000
 
 
 @pytest.mark.root

@@ -79,7 +79,7 @@ def test_confusion_counts_only_what_both_judged():
             row(sha256="3", verdict="environment"),
             prevails(sha256="1", verdict="rejected"),
             prevails(sha256="2"),
-            prevails(sha256="3", verdict="rejected"),
+            prevails(sha256="3"),
         )
     ).set_index("refused by → accepted by")
     assert made.loc["PREVAIL", "Linux 6"] == 1
