@@ -12,6 +12,7 @@ import pytest
 import synthetic
 from scipy import stats
 
+from xdplab.analysis import OFFERED, QUEUED
 from xdplab.analysis.decide.compare import ASSUMED_SPREAD, SURE, Difference, EqualRuns, Floor, decide, drift, holm
 from xdplab.studies.traffic.columns import trials_frame
 
@@ -149,7 +150,35 @@ def test_paced_rates_do_not_hide_what_the_points_at_maximum_load_do() -> None:
     assert found.verdict == "undecided"
     times = decide(of_rates(1, rates, paced), of_rates(2, rates, paced), "latency_p50_ns")
     assert times.joint is not None
-    assert times.joint["points"] == 5
+    assert times.joint["points"] == 4
+
+
+def test_rates_of_loads_that_both_runs_carry_show_nothing() -> None:
+    """A run of paced loads alone was equivalent to one whose program takes twice the time: both carry what is sent."""
+    runs = [of_rates(seed, {"a": 2e4}, ("a",)).assign(limited_by="none") for seed in range(1, 12)]
+    found = decide(runs[0], runs[1], equal=runs[2:])
+    assert (found.verdict, list(found.points["reason"])) == ("undecided", [OFFERED])
+    slow = runs[1].assign(limited_by="dut", forwarded_pps=runs[1]["forwarded_pps"] * 0.9)
+    assert decide(runs[0], slow, equal=runs[2:]).verdict == "differs"  # it does not carry this load
+    generators = [run.assign(limited_by="generator", arrangement="split") for run in runs]
+    assert list(decide(*generators[:2], equal=generators[2:]).points["reason"]) == [OFFERED]
+    loops = [run.assign(limited_by="generator", arrangement="shared") for run in runs]  # closed: costs show
+    assert decide(*loops[:2], equal=loops[2:]).verdict == "equivalent"
+
+
+def test_a_latency_at_maximum_load_is_not_compared() -> None:
+    """It is a full queue's: 30 % more work per packet made all latencies `slower`, and the paced one had not changed.
+    The same holds for a paced load that was not reached."""
+    paced = {"p": 2e4, "missed": 2e6}
+    a, b = (of_rates(seed, {"max": 1e6, **paced}, tuple(paced)) for seed in (1, 2))
+    b.loc[b["rate_requested_pps"].isna(), "latency_p50_ns"] *= 1.3
+    for run in (a, b):
+        run.loc[run["rate_requested_pps"].eq(2e6), "offered_pps"] = 1.2e6
+    found = decide(a, b, "latency_p50_ns")
+    why = f"{QUEUED} in the first run"
+    assert [None if pd.isna(one) else one for one in found.points["reason"]] == [why, None, why]
+    assert found.verdict == "undecided"
+    assert found.points["ratio"].dropna().between(0.9, 1.1).all()
 
 
 def test_a_large_difference_is_found_all_the_same_and_has_a_direction() -> None:

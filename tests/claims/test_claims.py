@@ -13,6 +13,7 @@ import yaml
 from click.testing import CliRunner
 from tests.unpack import unpacked
 
+from xdplab.analysis import OFFERED
 from xdplab.claims.estimates import HOLDS, OPEN, REFUTED, parts_of, verdict_of
 from xdplab.claims.grammar import Claim, sentence_of
 from xdplab.claims.judged import JudgedClaim, exit_code, judged
@@ -211,6 +212,21 @@ def test_a_latency_at_maximum_load_is_that_of_a_queue(tmp_path: Path) -> None:
     latency, rate = judge(SAMPLE, claims, tmp_path)
     assert (latency.verdict, "queue" in latency.why) == (OPEN, True)
     assert rate.verdict == HOLDS, "the automatic batch, which follows the load, is no other point"
+
+
+@pytest.mark.parametrize(("carried", "verdict"), [(("native", "generic"), OPEN), (("native",), HOLDS)])
+def test_rates_of_a_load_that_both_sides_carry_are_no_claim_about_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried: tuple[str, ...], verdict: str
+) -> None:
+    """At 20 kpps any two modes were `equal` within 1 %, and this held. That a side does not carry it can be claimed."""
+    rows = open_run(SAMPLE).rows()
+    rows["forwarded_pps"] = 2e4 * (1 + 1e-6 * rows["repetition"]) * (1 - 0.6 * ~rows["mode"].isin(carried))
+    rows["limited_by"] = rows["mode"].isin(carried).map({True: "none", False: "dut"})
+    monkeypatch.setattr(Run, "rows", lambda *_: rows)
+    claim = RATIO if verdict == HOLDS else {"equal": "forwarded_pps", **SIDES, "within": "1%"}
+    rows["forwarded_pps"] *= 1 + 1e-6 * rows["order"]
+    (answer,) = judge(SAMPLE, {"rates": claim | {"where": AT_MAX | {"accesses": 0}}}, tmp_path)
+    assert (answer.verdict, answer.why == OFFERED) == (verdict, verdict == OPEN)
 
 
 def test_what_a_point_without_counterpart_differs_in_is_named() -> None:

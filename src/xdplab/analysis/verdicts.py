@@ -668,6 +668,12 @@ LIMITS: tuple[tuple[str, Callable[[Row], bool]], ...] = (
 )
 
 
+def is_senders_rate(row: Row) -> bool:
+    """Tell whether the rate of a valid trial is that of the sender, whatever the DUT's work costs."""
+    by_others = {"none", "generator", "link"} if text(row, "arrangement") in OPEN_LOOPS else {"none"}
+    return text(row, "limited_by") in by_others
+
+
 def limited_by(row: Row) -> str:
     """Return what limited a valid trial: link, none, generator, shared_cpu or dut."""
     return next(name for name, holds in LIMITS if holds(row))

@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from xdplab.absent import Absent
+from xdplab.analysis import OFFERED
 from xdplab.analysis.fit import fit_line
 from xdplab.analysis.intervals import CONFIDENCE, Spread, t_quantile
 from xdplab.claims.grammar import FORMS, Claim
@@ -73,6 +74,8 @@ def parts_of(claim: Claim, instances: Sequence[Instance]) -> list[ClaimPart]:
 def _samples(claim: Claim, instance: Instance) -> Iterator[PartSample]:
     try:
         require_values(instance)
+        if len(instance) > 1 and all(point.carried for point in instance):
+            raise Absent(OFFERED)
         yield from _OF_FORM[claim.form](instance)
     except Absent as absent:
         yield PartSample(instance, why=str(absent))

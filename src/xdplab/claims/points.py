@@ -9,8 +9,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from xdplab.absent import Absent
+from xdplab.analysis import QUEUED
 from xdplab.analysis.summary import paced
 from xdplab.analysis.values import Row, is_null, number, records, text
+from xdplab.analysis.verdicts import is_senders_rate
 from xdplab.claims.grammar import Claim, Sentence, sentences
 from xdplab.errors import PlanError
 from xdplab.lazy import lazy
@@ -44,13 +46,15 @@ MOST_NAMED = 6
 class ClaimedPoint:
     """A point, and its values of one metric by repetition, each with its trial.
 
-    ``exact``: the ends of a count that each repetition gives again. ``why``: why it has no value.
+    ``exact``: the ends of a count that each repetition gives again. ``carried``: its rates are the
+    sender's. ``why``: why it has no value.
     """
 
     factors: Mapping[str, Any]
     values: Mapping[int, float] = field(default_factory=dict)
     trials: Mapping[int, str] = field(default_factory=dict)
     exact: tuple[float, float] | None = None
+    carried: bool = False
     why: str = "it was not measured"
 
     def text(self, names: Iterable[str]) -> str:
@@ -246,7 +250,7 @@ def _measured(factors: Mapping[str, Any], rows: Sequence[Row], metric: str) -> C
     if not valid:
         return replace(point, why=f"no trial is valid: {text(rows[0], 'reason')}")
     if all(row.get("queued") for row in valid):
-        return replace(point, why="at maximum load, or above what is reached, a latency is that of a full queue")
+        return replace(point, why=QUEUED)
     valid = [row for row in valid if not row.get("queued")]
     if metric == "forwarded_pps" and any(_is_senders(row) for row in valid):
         return replace(point, why="the generator limits its rate: it is not the DUT's")
@@ -254,7 +258,8 @@ def _measured(factors: Mapping[str, Any], rows: Sequence[Row], metric: str) -> C
     if not values:
         return replace(point, why=f"{metric} is null: {_reason(valid[0], metric)}")
     trials = {int(str(row["repetition"])): str(row["trial_id"]) for row in valid}
-    return replace(point, values=values, trials={key: trials[key] for key in values})
+    carried = metric == "forwarded_pps" and all(map(is_senders_rate, valid))
+    return replace(point, values=values, trials={key: trials[key] for key in values}, carried=carried)
 
 
 def _is_senders(row: Row) -> bool:

@@ -152,6 +152,29 @@ def test_a_race_in_which_a_program_keeps_every_frame_ends_with_its_first_pair(tm
     assert "XDP_DROP 100%" in why
 
 
+@pytest.mark.parametrize(("limit", "answer"), [("none", "undecided: both carry"), ("shared_cpu", "b and a are equiv")])
+def test_a_race_at_a_load_that_both_sides_carry_has_no_answer(tmp_path: Path, limit: str, answer: str) -> None:
+    """A program that takes 31 ns more in its test runs, and is 11 % slower at maximum load, was equivalent at 20 kpps:
+    the exit code was 0."""
+
+    class Carrying(MadeUp):
+        def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+            super().measure(trial, raw, facts)
+            facts["row"] |= {
+                "limited_by": limit,
+                "forwarded_pps": 2e4 * (1 + random.Random(trial.trial_id).random() / 1e6),
+            }
+
+    sides = [{"points": {"accesses": n}, "traffic": {"load": "20kpps"}} for n in (100, 400)]
+    plan = parse_plan({"name": "r", "race": {"at_most": 40, "by": "windows"}, "blocks": sides})
+    run = create_run(plan, tmp_path, lab="netns", arrangement="shared")
+    trials = run_trials_of(run)
+    state = gone_through(run, trials, Carrying(), Policy(stop=OpenEnded(run, plan, trials)))
+    (why,) = {event["why"] for event in run.journal.events("released")}
+    assert why.startswith(answer)
+    assert len(state.last) < 40, "more pairs would tell nothing more"
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

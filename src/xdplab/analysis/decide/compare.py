@@ -18,11 +18,14 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis import MARGIN
+from xdplab.analysis import MARGIN, OFFERED, QUEUED
 from xdplab.analysis.decide import Decision
 from xdplab.analysis.decide.calibration import Calibration
 from xdplab.analysis.intervals import CONFIDENCE, special, t_quantile
 from xdplab.analysis.series import PROGRAM, SETTING, key_of, settled, valid
+from xdplab.analysis.summary import paced
+from xdplab.analysis.values import records
+from xdplab.analysis.verdicts import is_senders_rate
 from xdplab.plan.factors import FACTORS
 from xdplab.run.columns import RATES, TIMES
 from xdplab.run.frames import DTYPES as FRAME_DTYPES
@@ -267,10 +270,11 @@ def decide(
     spread = EqualRuns(tuple(_logs(trials, value)[0] for trials in tables), calibration)
     both = _points(a, b)
     names = [str(point) for point in both["point_id"]]
+    carried = _carried(a, value) & _carried(b, value)
     differences: dict[str, Difference] = {}
     problems: dict[str, str] = {}
     for point in names:
-        problem = _problem(point, sides, reasons, spread.runs)
+        problem = OFFERED if point in carried else _problem(point, sides, reasons, spread.runs)
         if problem is None:
             differences[point] = spread.difference(first, second, [point])
         else:
@@ -296,6 +300,14 @@ def _together(points: list[str], sides: Sequence[pd.DataFrame], value: str) -> l
         return points
     paced = {str(p) for side in sides for p in side.loc[side["rate_requested_pps"].notna(), "point_id"].dropna()}
     return [point for point in points if point not in paced] or points
+
+
+def _carried(trials: pd.DataFrame, value: str) -> set[str]:
+    """Return the points whose rates are the sender's in each trial."""
+    if unit_of(value) not in RATES or "limited_by" not in trials:
+        return set()
+    rows = records(valid(trials)[["point_id", "arrangement", "limited_by"]])
+    return {str(row["point_id"]) for row in rows} - {str(row["point_id"]) for row in rows if not is_senders_rate(row)}
 
 
 def compare(a: pd.DataFrame, b: pd.DataFrame, value: str = "forwarded_pps") -> pd.DataFrame:
@@ -343,11 +355,15 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def _logs(trials: pd.DataFrame, value: str) -> tuple[dict[str, pd.Series], dict[str, str]]:
-    """Return each point's logarithms, or why it has none."""
+    """Return each point's logarithms, or why it has none. A latency is one only at a paced load that was reached."""
     believed = valid(trials)
     measured = believed[believed[value].notna()]
     logs: dict[str, pd.Series] = {}
     reasons: dict[str, str] = {}
+    if value.startswith("latency_") and "offered_pps" in measured:  # that of a study is of no load
+        reasons = dict.fromkeys(measured["point_id"].map(str), QUEUED)
+        measured = measured[paced(measured)]
+        reasons = {point: why for point, why in reasons.items() if point not in set(measured["point_id"].map(str))}
     for point, group in measured.groupby("point_id"):
         values = group[value].to_numpy(dtype=float)
         if (values <= 0).any():

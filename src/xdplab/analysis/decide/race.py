@@ -34,6 +34,7 @@ from math import exp, floor, inf, lgamma, log, log10, nan, sqrt
 from statistics import fmean, median, stdev
 from typing import Literal
 
+from xdplab.analysis import OFFERED
 from xdplab.analysis.intervals import t_quantile
 from xdplab.text import many
 
@@ -102,12 +103,14 @@ class Standing:
     windows, or both if only some pairs of points took turns under one sender.
 
     ``windows`` is the ratio of the same trials by their windows, if slices and windows contradict each other.
+    ``carried``: all rates are the sender's, so there is no ratio.
     """
 
     ratio: Known
     margin: float
     by: By = "windows"
     windows: Known | None = None
+    carried: bool = False
 
     @property
     def answer(self) -> Answer:
@@ -156,6 +159,8 @@ class Outcome:
         """Return the answer with its evidence; a measurement that shows a difference leads where the rates do not."""
         ratio, (a, b) = self.standing.ratio, self.names
         margin = f"within {self.standing.margin:.1%}"
+        if self.standing.carried:
+            return "; ".join([*(_more(what, one) for what, one in self.more.items()), f"undecided: {OFFERED}"])
         if ratio.n < LEAST:
             so_far = f"{b} is {_difference(ratio, a)} by " if ratio.n else ""
             return f"undecided: {so_far}{many(ratio.n, 'valid pair')}, and an interval needs {LEAST}"

@@ -221,7 +221,17 @@ def _read(path: Path) -> Calibration | None:
 # --- a baseline file ---
 
 VERSION = 1
-_NEEDED = ("run_id", "point_id", "trial_id", "attempt", "repetition", "verdict", "program_hash")
+_NEEDED = (
+    "run_id",
+    "point_id",
+    "trial_id",
+    "attempt",
+    "repetition",
+    "verdict",
+    "program_hash",
+    "limited_by",
+    "offered_pps",
+)
 
 
 def save_baseline(run: Run[Any], metric: str, path: Path, *, equal: Sequence[Run[Any]] = ()) -> None:

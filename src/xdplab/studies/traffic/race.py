@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from math import log
 from statistics import median
 
@@ -15,6 +17,8 @@ import pandas as pd
 from xdplab.analysis.count_rules import say_kept
 from xdplab.analysis.decide.race import Known, Outcome, Standing, median_interval, standing
 from xdplab.analysis.series import valid
+from xdplab.analysis.values import records
+from xdplab.analysis.verdicts import is_senders_rate
 from xdplab.errors import ResultsError
 from xdplab.plan import Arrangement, Plan, Point, Trial
 from xdplab.plan.factors import BY_COLUMN, of_program
@@ -27,6 +31,8 @@ from xdplab.studies.traffic.trials import attempt_rows, settled_trials
 PointPair = tuple[Point, Point]
 Values = dict[tuple[str, int], float]
 """Of a column, by point and repetition."""
+Senders = Mapping[tuple[str, int], bool]
+"""Whether a valid trial's rate is the sender's: then it is equal whatever the programs cost."""
 MEASUREMENTS = {"testrun_raw_ns": ("test run", "ns"), "packet_instructions": ("perf", "instructions")}
 """What tells two sides apart per packet beside their rates: columns, each with its words."""
 
@@ -49,8 +55,11 @@ def _pairs(run: RunDirectory, plan: Plan) -> list[PointPair]:
     return deciding_pairs(plan, _arrangement(run))
 
 
-def _standing(pairs: Sequence[PointPair], rates: Values, slices: Values, race: Race) -> Standing:
-    return standing(rates, slices, [(a.point_id, b.point_id) for a, b in pairs], race.margin)
+def _standing(pairs: Sequence[PointPair], rates: Values, slices: Values, race: Race, senders: Senders) -> Standing:
+    ids = [(a.point_id, b.point_id) for a, b in pairs]
+    of_pairs = [is_senders for (point, _), is_senders in senders.items() if point in chain(*ids)]
+    carried = bool(of_pairs) and all(of_pairs)
+    return replace(standing({} if carried else rates, slices, ids, race.margin), carried=carried)
 
 
 class OpenEnded:
@@ -61,6 +70,7 @@ class OpenEnded:
         self._tried: dict[str, set[int]] = {trial.point.point_id: set() for trial in trials}
         self.rates: Values = {}
         self._slices: Values = {}
+        self._senders: dict[tuple[str, int], bool] = {}
         self._kept: str | None = None
         before = last_attempts(run)
         for trial in trials:
@@ -72,10 +82,12 @@ class OpenEnded:
         self._tried[key[0]].add(key[1])
         self.rates.pop(key, None)
         self._slices.pop(key, None)
+        self._senders.pop(key, None)
         if attempt.status == "measured":
             row = attempt_rows(self._run, trial, attempt, window_s=self._plan.trial.window_s).row
             if row["verdict"] == "valid" and row.get("forwarded_pps"):
                 self.rates[key] = row["forwarded_pps"]
+                self._senders[key] = is_senders_rate(row)
                 if ratio := row.get("slices_ratio"):
                     self._slices[key] = ratio
             elif (kept := say_kept(row)) == row["reason"]:
@@ -89,7 +101,7 @@ class OpenEnded:
         return {} if isinstance(until, int) else self._points(until)
 
     def _race(self, race: Race) -> Mapping[str, Sequence[str]]:
-        standing_now = _standing(_pairs(self._run, self._plan), self.rates, self._slices, race)
+        standing_now = _standing(_pairs(self._run, self._plan), self.rates, self._slices, race, self._senders)
         tried = min(len(repetitions) for repetitions in self._tried.values())
         over = tried >= race.at_least and (standing_now.settled or not standing_now.ratio.n)
         if over or (tried and self._kept and not standing_now.ratio.n):
@@ -129,7 +141,8 @@ def standing_of(run: RunDirectory) -> Standing:
         raise ResultsError(f"{run.path} is not a race", remedy="`xdplab race A B`, or a plan with `race:`")
     rows = valid(settled_trials(run))
     rates, slices = _by_trial(rows, "forwarded_pps"), _by_trial(rows, "slices_ratio")
-    return _standing(_pairs(run, plan), rates, slices, plan.race)
+    senders = {(str(row["point_id"]), int(str(row["repetition"]))): is_senders_rate(row) for row in records(rows)}
+    return _standing(_pairs(run, plan), rates, slices, plan.race, senders)
 
 
 def _by_trial(rows: pd.DataFrame, column: str) -> Values:
@@ -205,7 +218,7 @@ def side_order(run: RunDirectory) -> list[str]:
 def _why_by_windows(run: RunDirectory, standing: Standing) -> str:
     """Return why programs did not take turns under one sender although the plan asks for it."""
     plan = run_plan(run)
-    if standing.by == "slices" or plan.race is None or plan.race.by == "windows":
+    if standing.carried or standing.by == "slices" or plan.race is None or plan.race.by == "windows":
         return ""
     rows = settled_trials(run)
     sliced = {point for point, _ in _by_trial(valid(rows), "slices_ratio")}
