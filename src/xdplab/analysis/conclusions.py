@@ -18,7 +18,17 @@ from xdplab.analysis.findings import Finding
 from xdplab.analysis.fit import STAGE, limited_by_dut, lines_by_repetition
 from xdplab.analysis.load_rules import DISTURBANCES
 from xdplab.analysis.sentences import Estimate, Values
-from xdplab.analysis.series import by_series, key_of, reached, settled, valid
+from xdplab.analysis.series import (
+    LABEL,
+    PROGRAM_KEY,
+    SETTING_KEY,
+    by_series,
+    key_of,
+    reached,
+    settled,
+    valid,
+    with_keys,
+)
 from xdplab.analysis.summary import varying
 from xdplab.analysis.values import is_null
 from xdplab.plan.factors import BY_COLUMN, FACTORS, MODES, of_program
@@ -134,7 +144,9 @@ def cost(trials: pd.DataFrame, names: Sequence[str]) -> str:
         return ""
     naming = [name for name in names if name == "mode" or (name in OF_PROGRAM and name != "accesses")]
     groups: dict[tuple[object, ...], Values] = {}
-    for series, rows in by_series(limited_by_dut(trials)):
+    limited = with_keys(limited_by_dut(trials))
+    read = dict.fromkeys(("accesses", "ns_per_packet", "repetition", SETTING_KEY, PROGRAM_KEY, LABEL, *naming))
+    for series, rows in by_series(limited[list(read)]):
         repetition, lines = lines_by_repetition(rows)
         slopes = dict(zip(repetition[lines.c > 0].tolist(), lines.c[lines.c > 0].tolist(), strict=True))
         if slopes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import hypot, isnan, nan, sqrt
 
 import numpy as np
@@ -11,7 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from xdplab.analysis.cost_rules import cost_not_resolved, testrun_contradicted, testrun_disagrees, work_differs
+from xdplab.analysis.cost_rules import (
+    OF_WORK,
+    cost_not_resolved,
+    testrun_contradicted,
+    testrun_disagrees,
+    work_differs,
+)
 from xdplab.analysis.findings import Finding, Rule, files_of, points_of
 from xdplab.analysis.fit import STAGE, fit_line, fits
 from xdplab.analysis.intervals import Spread, of_one_point
@@ -33,7 +40,22 @@ from xdplab.analysis.repetition_rules import (
     repetition_classes,
     repetitions_differ,
 )
-from xdplab.analysis.series import SERIES, by_series, key_of, places_by, plain, same_reason, settled, valid, with_keys
+from xdplab.analysis.series import (
+    BELIEVED,
+    LABEL,
+    PROGRAM_KEY,
+    SERIES,
+    SETTING_KEY,
+    by_series,
+    key_of,
+    places_by,
+    plain,
+    rows_where,
+    same_reason,
+    settled,
+    valid,
+    with_keys,
+)
 from xdplab.analysis.settings_rules import settings_differ
 from xdplab.text import many
 
@@ -55,21 +77,20 @@ class SeriesPoint:
     rows: pd.DataFrame
 
 
-def pooled_cv(rows: pd.DataFrame, value: str) -> float:
+def pooled_cv(spreads: Sequence[Spread]) -> float:
     """Return the relative SD between repetitions, pooled over the points that are not 0; NaN without a repeated one."""
-    spreads = (Spread.of(group[value].astype(float)) for _, group in rows.groupby("accesses") if len(group) > 1)
-    samples = [spread for spread in spreads if spread.mean]
+    samples = [spread for spread in spreads if spread.n > 1 and spread.mean]
     spare = sum(sample.n - 1 for sample in samples)
     return sqrt(sum((sample.n - 1) * sample.cv**2 for sample in samples) / spare) if spare else nan
 
 
 def places(rows: pd.DataFrame, value: str) -> list[SeriesPoint]:
     """Return a series' N with their means; two lucky repetitions do not make an error smaller than the pooled one."""
-    measured = rows[rows[value].notna()]
-    pooled = pooled_cv(measured, value)
+    groups = [(accesses, group) for accesses, group in rows_where(rows, rows[value].notna()).groupby("accesses")]
+    spreads = [of_one_point(group, value) for _, group in groups]
+    pooled = pooled_cv(spreads)
     result = []
-    for accesses, group in measured.groupby("accesses"):
-        spread = of_one_point(group, value)
+    for (accesses, group), spread in zip(groups, spreads, strict=True):
         cv = max((c for c in (spread.cv, pooled) if not isnan(c)), default=nan)
         error = spread.mean * cv / sqrt(spread.n) if spread.mean else 0.0
         result.append(SeriesPoint(int(float(str(accesses))), spread, error, group))
@@ -253,9 +274,11 @@ def missing_points(trials: pd.DataFrame) -> Iterator[Finding]:
     held = tuple(name for name in SERIES if name not in varied)
     last = settled(trials)
     counted = last[last["accesses"].notna()]
-    for _, rows in counted.groupby(key_of(counted, held), sort=False):
+    factors = counted[[*varied, "mode", "program_name", "engine"]].assign(held=key_of(counted, held))
+    once = ~factors.duplicated([*varied, "held"]) | factors[varied].isna().any(axis=1)
+    for _, rows in factors[once].groupby("held", sort=False):
         measured = set(rows[varied].itertuples(index=False, name=None))
-        grid = pd.MultiIndex.from_product([sorted(rows[name].dropna().unique()) for name in varied])
+        grid = list(product(*(sorted(rows[name].dropna().unique()) for name in varied)))
         absent = [combination for combination in grid if combination not in measured]
         if not absent or len(absent) > len(measured):  # a sparse plan suggests no further points
             continue
@@ -290,54 +313,45 @@ def _of_program(rows: pd.DataFrame, trials: pd.DataFrame) -> str:
     return f" of {names[0]}" if len(names) == 1 < trials["program_name"].nunique() else ""
 
 
-NEEDED = (
-    *SERIES,
-    "run_id",
-    "point_id",
-    "trial_id",
-    "attempt",
-    "order",
-    "repetition",
-    "accesses",
-    "program_hash",
-    "program_tag",
-    "program_insns",
-    "settings",
-    "verdict",
-    "reason",
-    "limited_by",
-    "forwarded_pps",
-    "slices_ratio",
-    "ns_per_packet",
-    "access_ns",
-    "testrun_ns",
-    "testrun_raw_ns",
-    "program_run_ns",
-    "program_run_raw_ns",
-    "access_loads",
-    "access_stores",
-    "access_chain",
-    "null_reasons",
-    "latency_mean_ns",
-    "queues_reached",
-    "dut_cpus",
-    "rx_ring_entries",
-    "host_busy_cores",
-    "loss_ratio",
-    "lost_packets",
-    "rx_packets",
-    "dut_rx_packets",
-    "dut_tx_packets",
-    "duplicate_packets",
-    "foreign_packets",
-    "link_bps",
-    "tx_late_packets",
-    "offered_pps",
-    "generator_pps",
-    *DISTURBED_BY,
+OF_EVERY = ("run_id", "point_id", "trial_id", "attempt", "order", "repetition", "accesses", "verdict", "lab")
+RATE, TIME, COST = "forwarded_pps", "ns_per_packet", ("access_ns", "testrun_ns", "dut_cpus", "forwarded_pps")
+AT_MAXIMUM = (RATE, "rate_requested_pps")
+READ: dict[str, tuple[str, ...]] = {
+    "repetitions differ": (*AT_MAXIMUM, "slices_ratio"),
+    "programs differ": ("program_hash", "program_tag", "program_insns"),
+    "settings differ": ("settings",),
+    "rate rises with N": (RATE,),
+    "off the line": (TIME, STAGE),
+    "test run disagrees": COST,
+    "test run contradicted": ("testrun_raw_ns", "program_run_ns"),
+    "cost not resolved": COST,
+    "unequal work": OF_WORK,
+    "repetitions form classes": (*AT_MAXIMUM, TIME, STAGE),
+    "program loads form classes": (RATE,),
+    "repetition apart": (*AT_MAXIMUM, "testrun_raw_ns", "program_run_raw_ns"),
+    "latency is a ring's fill": (RATE, "latency_mean_ns", "queues", "queues_reached", "rx_ring_entries"),
+    "plateau": (*AT_MAXIMUM, TIME, STAGE, "limited_by", "dut_cpus"),
+    "nothing forwarded": (RATE,),
+    "generator held back": ("rate_requested_pps", "offered_pps", "generator_pps"),
+    "labs differ": AT_MAXIMUM,
+    "clock differs": ("cycles_per_ns", "cycles_per_ns_from"),
+    "drift": AT_MAXIMUM,
+    "no valid trial": ("reason", "program_name"),
+    "missing points": SERIES,
+}
+"""What a rule reads beside `OF_EVERY`: whoever copies rows of a million trials copies no more. Those that are not here
+read what a verdict does, too, of few rows."""
+OF_VERDICTS = (
+    *("lost_packets", "rx_packets", "dut_rx_packets", "dut_tx_packets", "duplicate_packets", "foreign_packets"),
+    *("loss_ratio", "link_bps", "tx_late_packets", "host_busy_cores", *DISTURBED_BY),
+)
+NEEDED = tuple(
+    name for name in dict.fromkeys((*SERIES, *OF_EVERY, *sum(READ.values(), ()), *OF_VERDICTS)) if name != STAGE
 )
 OF_RULES = ("mode", "program_name", "load", "lab", "arrangement", "directions")
 """Texts of a series that rules read; the others are in its key and its label."""
+OF_ALL = ("settings differ", "no valid trial", "missing points")
+"""Rules that do not only ask valid trials."""
 RULES: dict[str, Rule] = {
     "repetitions differ": repetitions_differ,
     "programs differ": programs_differ,
@@ -367,8 +381,23 @@ RULES: dict[str, Rule] = {
 
 def find(trials: pd.DataFrame, rules: Mapping[str, Rule] = RULES) -> list[Finding]:
     """Apply every rule to judged and derived trials; warnings first, then in the table's order."""
-    whole = with_keys(plain(trials, [*NEEDED, *([STAGE] if STAGE in trials else [])]))
+    whole = trials if SETTING_KEY in trials else with_keys(for_rules(trials.copy(deep=False)))
     spare = [name for name in SERIES if name not in OF_RULES and not is_numeric_dtype(whole[name])]
-    lean = whole.drop(columns=spare)
-    findings = [finding for rule in rules.values() for finding in rule(whole if rule is missing_points else lean)]
+    believed = valid(whole.drop(columns=spare)).assign(**{BELIEVED: True})
+    findings = [
+        finding for name, rule in rules.items() for finding in rule(_read(whole if name in OF_ALL else believed, name))
+    ]
     return sorted(findings, key=lambda finding: finding.severity != "warning")
+
+
+def for_rules(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return what rules read of the trials, as `plain` columns, which go from ``trials``."""
+    return plain(trials, [*NEEDED, *([STAGE] if STAGE in trials else [])], use_up=True)
+
+
+def _read(trials: pd.DataFrame, rule: str) -> pd.DataFrame:
+    """Return the columns that a rule reads."""
+    if rule not in READ:
+        return trials
+    read = dict.fromkeys((*OF_EVERY, *READ[rule], SETTING_KEY, PROGRAM_KEY, LABEL, BELIEVED))
+    return trials[[name for name in read if name in trials or name not in (STAGE, BELIEVED)]]

@@ -29,7 +29,7 @@ Rule = Callable[[pd.DataFrame], Iterator[Finding]]
 
 def points_of(rows: pd.DataFrame) -> tuple[str, ...]:
     """Return the rows' point_ids, once each, in order."""
-    return tuple(dict.fromkeys(rows["point_id"].dropna().astype(str)))
+    return tuple(map(str, rows["point_id"].dropna().unique()))
 
 
 def files_of(rows: pd.DataFrame) -> tuple[str, ...]:

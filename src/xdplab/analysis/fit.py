@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
-from xdplab.analysis.series import by_series, valid
+from xdplab.analysis.series import by_series, rows_where, valid
 
 Table = NDArray[np.float64]
 """A row for each group, or a column with one value of each."""
@@ -174,8 +174,8 @@ def slope(accesses: pd.Series, times_ns: pd.Series, repetitions: pd.Series) -> S
 def limited_by_dut(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the valid trials whose rate is the DUT's: they have a service time, and the working stage limits them."""
     believed = valid(trials)
-    timed = believed[believed["ns_per_packet"].notna()]
-    return timed[timed[STAGE].isna()] if STAGE in timed else timed
+    timed = rows_where(believed, believed["ns_per_packet"].notna())
+    return rows_where(timed, timed[STAGE].isna()) if STAGE in timed else timed
 
 
 def fits(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, Line]]:

@@ -64,7 +64,7 @@ class Spread:
 
         ``ranks``: the median's interval, for any distribution (`_rank_ends`); it needs six repetitions.
         """
-        sample = np.asarray(list(values), dtype=float)
+        sample = np.asarray(values if isinstance(values, pd.Series | np.ndarray) else list(values), dtype=float)
         if not len(sample):
             raise ValueError("a spread needs at least one repetition")
         n, mean, sd = len(sample), float(sample.mean()), float(sample.std(ddof=1)) if len(sample) > 1 else nan

@@ -39,6 +39,8 @@ class LabRatio:
 
 def in_several_labs(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the valid trials at maximum load of points that more than one lab has measured."""
+    if trials["lab"].nunique() < 2:
+        return trials.iloc[:0]
     measured = valid(trials[trials["rate_requested_pps"].isna() & trials["lab"].notna()])
     measured = measured[measured["forwarded_pps"].gt(0).fillna(False).astype(bool)]
     labs = measured.groupby("point_id")["lab"].transform("nunique")

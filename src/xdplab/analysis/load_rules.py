@@ -138,7 +138,10 @@ def disturbances(trials: pd.DataFrame) -> Iterator[Finding]:
     believed = valid(trials)
     for name, says in DISTURBANCES.items():
         suspects = rows_where(believed, _MAY_SAY[name](believed))
-        remarks = pd.Series([says(row) for row in records(suspects)], index=suspects.index, dtype="object")
+        parts = (suspects.iloc[first : first + 5_000] for first in range(0, len(suspects), 5_000))  # as objects
+        remarks = pd.Series(
+            [says(row) for part in parts for row in records(part)], index=suspects.index, dtype="object"
+        )
         rows = suspects[remarks.notna()]
         if rows.empty:
             continue

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from xdplab.analysis.findings import Finding, files_of, points_of
 from xdplab.analysis.fit import limited_by_dut, lines_by_repetition
 from xdplab.analysis.intervals import Spread, special, t_quantile
-from xdplab.analysis.series import by_series, point_label, valid
+from xdplab.analysis.series import by_series, places_by, point_label, rows_where, valid
 from xdplab.analysis.values import is_null, three_digits
 from xdplab.text import many
 
@@ -88,7 +89,7 @@ def programs_differ(trials: pd.DataFrame) -> Iterator[Finding]:
 def _at_maximum(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the valid trials whose rate is a result: a paced rate is the one that was asked for."""
     rows = valid(trials)
-    return rows[rows["rate_requested_pps"].isna() & rows["forwarded_pps"].gt(0)]
+    return rows_where(rows, rows["rate_requested_pps"].isna() & rows["forwarded_pps"].gt(0))
 
 
 def _repeated(rows: pd.DataFrame) -> bool:
@@ -111,6 +112,11 @@ def spread_of_points(rows: pd.DataFrame) -> pd.DataFrame:
     spreads = pd.DataFrame({"sd": np.sqrt(squares / free), "free": free})
     medians = free.map({count: 2 * special.gammaincinv(count / 2, 0.5) / count for count in free.unique()})
     return spreads.assign(spread=spreads["sd"] / np.sqrt(medians.astype(float)))
+
+
+def _of_points(rows: pd.DataFrame) -> Iterator[NDArray[np.intp]]:
+    """Yield the places of each point's rows: few rules find something, and tables of all points take long to make."""
+    return (places for _, places in places_by(rows.groupby(OF_ONE_LAB, sort=False, dropna=False).ngroup()))
 
 
 def _usual(spread: pd.Series) -> float:
@@ -140,13 +146,15 @@ def _apart_of(alike: pd.DataFrame) -> Iterator[Finding]:
     if not _repeated(alike):
         return
     spreads = spread_of_points(alike)
-    for (point, _), rows in alike.groupby(OF_ONE_LAB, sort=False, dropna=False):
-        ordered = rows.sort_values("forwarded_pps", kind="stable")
-        rates = ordered["forwarded_pps"].to_numpy(dtype=float)
-        apart = _apart(rates, _elsewhere(spreads, {point})) or _proved(rates, ordered["testrun_raw_ns"])
+    every_rate: Rates = alike["forwarded_pps"].to_numpy(dtype=float)
+    for places in _of_points(alike):
+        places = places[np.argsort(every_rate[places], kind="stable")]
+        rates = every_rate[places]
+        elsewhere = _elsewhere(spreads, {alike["point_id"].iloc[places[0]]})
+        apart = _apart(rates, elsewhere) or _proved(rates, alike["testrun_raw_ns"].iloc[places])
         if apart is None:
             continue
-        place, gap = apart
+        ordered, (place, gap) = alike.iloc[places], apart
         one, others = ordered.iloc[[place]], ordered.drop(index=ordered.index[place])
         middle = float(others["forwarded_pps"].median())
         share = float(one["forwarded_pps"].iloc[0]) / middle - 1
@@ -266,16 +274,18 @@ def _split(values: dict[float, tuple[float, float]], usual: float) -> list[list[
 
 def load_classes(trials: pd.DataFrame) -> Iterator[Finding]:
     """Program loads of one point that form two groups of two or more, far apart compared with their width."""
-    for _, rows in valid(trials).groupby(OF_ONE_LAB, sort=False, dropna=False):
-        rates = np.sort(rows.loc[rows["forwarded_pps"] > 0, "forwarded_pps"].to_numpy(dtype=float))
+    believed = valid(trials)
+    every_rate = believed["forwarded_pps"].to_numpy(dtype=float, na_value=nan)
+    for places in _of_points(believed):
+        rates = np.sort(every_rate[places])
+        rates = rates[rates > 0]
         if len(rates) < 4:
             continue
-        cuts = range(2, len(rates) - 1)
-        cut = max(cuts, key=lambda i: rates[i] - rates[i - 1])
+        cut = 2 + int(np.argmax(np.diff(rates)[1:-1]))
         gap, width = rates[cut] - rates[cut - 1], max(np.ptp(rates[:cut]), np.ptp(rates[cut:]))
         if gap <= CHANGE * np.median(rates) or gap <= 5 * width:
             continue
-        share = float(rates[cut:].mean() / rates[:cut].mean() - 1)
+        share, rows = float(rates[cut:].mean() / rates[:cut].mean() - 1), believed.iloc[places]
         what = f"{point_label(rows)}: loads form two classes {share:.0%} apart"
         numbers = {"low_pps": float(rates[:cut].mean()), "high_pps": float(rates[cut:].mean()), "gap_pps": float(gap)}
         yield Finding("program loads form classes", "info", what, points_of(rows), numbers, files_of(rows))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from xdplab.analysis.intervals import Spread
-from xdplab.analysis.series import only_text, reached, settled
+from xdplab.analysis.series import objects, only_text, places_by, reached, settled
 from xdplab.analysis.values import three_digits
 from xdplab.plan.factors import FACTORS
 
@@ -70,12 +72,12 @@ def points_summary(trials: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFr
     if order:
         last = last.sort_values("point_id", kind="stable", key=lambda ids: ids.map(order.index))
     keys = ["point_id", *(name for name in ("lab",) if name in last)]
-    columns = dict.fromkeys([*keys, *names, *_OF_POINT, *(column for column, _ in VALUES.values())])
-    groups = last[list(columns)].groupby(keys, sort=False, dropna=False)  # each of 200 columns costs time per group
-    rows = [dict(group[names].iloc[0]) | _of_point(group) for _, group in groups]
-    table = pd.DataFrame(rows)
-    if table.empty:
-        return table
+    if last.empty:
+        return pd.DataFrame()
+    of_point = [places for _, places in places_by(last.groupby(keys, sort=False, dropna=False).ngroup())]
+    firsts = last[names].iloc[[places[0] for places in of_point]]
+    cells = map(_cells(last), of_point)
+    table = pd.DataFrame([dict(firsts.iloc[row]) | values for row, values in enumerate(cells)])
     if not order:
         table = table.sort_values(names, kind="stable", key=_sortable, ignore_index=True)
     return table.dropna(axis=1, how="all")
@@ -94,7 +96,7 @@ def paced(trials: pd.DataFrame) -> pd.Series[bool]:
     return trials["rate_requested_pps"].notna() & reached(trials)
 
 
-def spread_of(name: str, values: Sequence[float] | pd.Series[float]) -> Spread | None:
+def spread_of(name: str, values: Sequence[float] | NDArray[np.float64]) -> Spread | None:
     """Return the spread of one of `VALUES` over a point's valid trials, of a latency the paced ones; None without any.
 
     The unit is that of ``values``.
@@ -107,23 +109,27 @@ def _sortable(column: pd.Series) -> pd.Series:
     return numbers if numbers.notna().sum() == column.notna().sum() else column.astype("string").fillna("")
 
 
-_OF_POINT = ("verdict", "limited_by", "paced")
+def _cells(trials: pd.DataFrame) -> Callable[[NDArray[np.intp]], dict[str, object]]:
+    """Return what sums up the trials at the places of one point: columns are read once for all points."""
+    numbers = {column: trials[column].to_numpy(dtype=float, na_value=math.nan) for column, _ in VALUES.values()}
+    verdicts, limits = (objects(trials[name]).to_numpy() for name in ("verdict", "limited_by"))
+    believed, at_paced = verdicts == "valid", trials["paced"].to_numpy(dtype=bool)
 
+    def of_point(places: NDArray[np.intp]) -> dict[str, object]:
+        valid = places[believed[places]]
+        cells: dict[str, object] = {"n": len(valid)}
+        for name, (column, unit) in VALUES.items():
+            values = numbers[column][valid[at_paced[valid]] if is_latency(name) else valid]
+            spread = spread_of(name, values[~np.isnan(values)] / unit)
+            cells[name] = None if spread is None else spread.mean
+            cells[f"{name}_low"], cells[f"{name}_high"] = (None, None) if spread is None else (spread.low, spread.high)
+            cells[f"{name}_n"] = spread.n if spread is not None and spread.n < len(valid) else None
+        cells["limited_by"] = ", ".join(filter(None, dict.fromkeys(limits[valid]))) or None
+        counts = Counter(filter(None, verdicts[places])).most_common()
+        cells["verdicts"] = ", ".join(f"{count} {verdict}" for verdict, count in counts)
+        return cells
 
-def _of_point(group: pd.DataFrame) -> dict[str, object]:
-    valid = group[group["verdict"].eq("valid").fillna(False)]
-    cells: dict[str, object] = {"n": len(valid)}
-    for name, (column, unit) in VALUES.items():
-        shown = valid[valid["paced"]] if is_latency(name) else valid
-        spread = spread_of(name, shown[column].dropna().astype(float) / unit)
-        cells[name] = None if spread is None else spread.mean
-        cells[f"{name}_low"], cells[f"{name}_high"] = (None, None) if spread is None else (spread.low, spread.high)
-        cells[f"{name}_n"] = spread.n if spread is not None and spread.n < len(valid) else None
-    limits = valid["limited_by"].dropna().unique()
-    cells["limited_by"] = ", ".join(map(str, limits)) or None
-    counts = group["verdict"].value_counts()
-    cells["verdicts"] = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return cells
+    return of_point
 
 
 def for_people(table: pd.DataFrame) -> pd.DataFrame:

@@ -5,27 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import floor, isnan, log10
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from xdplab.analysis.finding_rules import RULES, find
+from xdplab.analysis.finding_rules import RULES, find, for_rules
 from xdplab.analysis.findings import Finding
-from xdplab.analysis.fit import fit_lines, limited_by_dut
+from xdplab.analysis.fit import STAGE, fit_lines, limited_by_dut
 from xdplab.analysis.labs import LabRatio, by_lab, lab_ratios
 from xdplab.analysis.load_rules import DISTURBANCES
-from xdplab.analysis.series import SERIES, key_of, plain, settled, with_baselines
+from xdplab.analysis.series import (
+    BELIEVED,
+    PROGRAM_KEY,
+    SERIES,
+    SETTING_KEY,
+    key_of,
+    plain,
+    rows_where,
+    settled,
+    valid,
+    with_baselines,
+    with_keys,
+)
 from xdplab.analysis.summary import varying
 from xdplab.plan.factors import BY_COLUMN
 from xdplab.run.frames import records
 from xdplab.text import many
 
-FIT_GROUP = (*(name for name in SERIES if name != "frame_bytes"), "repetition")
+FIT_GROUP = tuple(name for name in SERIES if name != "frame_bytes")
 MOST_LISTED = 3
+MOST_FITS = 10_000
+"""Fits that the page lists: a run of a million trials has hundreds of thousands."""
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """t = t0 + c N of one mode, queue count and repetition, over all frame sizes that the DUT limits; times in ns.
 
     ``setting`` names what else tells the run's fits apart, such as the working set or the lab.
@@ -77,7 +90,7 @@ class Audit:
     summary: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        content = {"findings": [*map(vars, self.entries)], "fits": [*map(vars, self.fits)]}
+        content = {"findings": [*map(vars, self.entries)], "fits": [fit._asdict() for fit in self.fits]}
         return {"run": self.run, **content, "labs": self.labs.to_json()}
 
     def to_markdown(self) -> str:
@@ -98,8 +111,11 @@ def findings(trials: pd.DataFrame) -> list[Finding]:
 def audit(name: str, trials: pd.DataFrame) -> Audit:
     """Return the findings of the run of that name, and the fits of the model."""
     places = point_label(trials)
-    entries = tuple(entry(finding, places) for finding in findings(trials))
-    return Audit(name, entries, tuple(fits_by_repetition(trials)), labs_compared(trials, places))
+    trials = settled(trials).copy(deep=False)
+    trials = with_keys(for_rules(trials))
+    entries = tuple(entry(finding, places) for finding in find(trials))
+    believed = valid(trials).assign(**{BELIEVED: True})
+    return Audit(name, entries, tuple(fits_by_repetition(believed)), labs_compared(believed, places))
 
 
 def how_found(rule: str) -> str:
@@ -142,13 +158,19 @@ def entry(finding: Finding, places: Mapping[str, str]) -> AuditEntry:
     )
 
 
+_OF_FITS = (
+    *("run_id", "trial_id", "attempt", "verdict", "repetition", "accesses", "ns_per_packet", STAGE),
+    *(SETTING_KEY, PROGRAM_KEY, BELIEVED),
+)
+
+
 def fits_by_repetition(trials: pd.DataFrame) -> list[Fit]:
     """Fit t0 + c N to the DUT-limited trials of each mode, queue count and repetition (and program, engine, load)."""
-    names = tuple(dict.fromkeys((*FIT_GROUP, "run_id", "trial_id", "attempt", "verdict", "accesses", "ns_per_packet")))
-    limited = limited_by_dut(trials)
-    limited = with_baselines(limited[limited["accesses"].notna()]) if len(limited) else limited
-    limited = plain(limited, [name for name in names if name in limited])
-    groups = pd.factorize(key_of(limited, FIT_GROUP))[0]
+    names = [name for name in dict.fromkeys((*_OF_FITS, *SERIES)) if name in trials]
+    limited = limited_by_dut(trials[names] if BELIEVED in trials else plain(trials, names))
+    limited = with_baselines(rows_where(limited, limited["accesses"].notna())) if len(limited) else limited
+    series, repetition = (pd.factorize(of)[0] for of in (key_of(limited, FIT_GROUP), limited["repetition"]))
+    groups = pd.factorize(series * 2**32 + repetition)[0]
     lines = fit_lines(limited["accesses"], limited["ns_per_packet"], groups)
     firsts = limited.iloc[lines.place]
     numbers = ([None if isnan(value) else value for value in of.tolist()] for of in (lines.t0_se, lines.c_se, lines.r2))
@@ -167,7 +189,7 @@ def _settings(firsts: pd.DataFrame) -> list[str]:
     if firsts.empty:
         return []
     columns = ("mode", "queues", "program_name")
-    names = varying(firsts[[name for name in FIT_GROUP if name != "repetition"]], columns)
+    names = varying(firsts[list(FIT_GROUP)], columns)
     keys = key_of(firsts, tuple(names))
     alone = ~keys.duplicated()
     texts = [
@@ -216,14 +238,14 @@ def _fit_lines(fits: Sequence[Fit]) -> list[str]:
         "| mode | queues | repetition | program | t0 (ns) | c (ns per access) | R² | trials | N |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for f in fits:
+    for f in fits[:MOST_FITS]:
         t0, c = _with_error(f.t0_ns, f.t0_se_ns, 0), _with_error(f.c_ns, f.c_se_ns, 3)
         r2 = "" if f.r2 is None else f"{f.r2:.4f}"
         program = ", ".join(filter(None, (f.program, f.setting)))
         lines.append(
             f"| {f.mode} | {f.queues} | {f.repetition} | {program} | {t0} | {c} | {r2} | {f.trials} | {f.accesses} |"
         )
-    return lines
+    return lines + ([f"\n{len(fits) - MOST_FITS} more fits in audit.json."] if len(fits) > MOST_FITS else [])
 
 
 def _with_error(value: float, error: float | None, digits: int) -> str:

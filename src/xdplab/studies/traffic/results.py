@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xdplab.analysis.conclusions import conclusions, doubt
@@ -38,7 +39,11 @@ OF_WINDOWS = "rates of whole windows, which swing more than the race's slices: t
 def read(path: Path) -> pd.DataFrame:
     """Read the columns of the results. Raises OSError, ValueError."""
     names = [name for name in pq.read_schema(path).names if name in READ]
-    return pd.read_parquet(path, columns=names, read_dictionary=[name for name in names if name not in GROUPED])
+    texts = [name for name in names if name not in GROUPED]
+    parts = [names[first : first + 20] for first in range(0, len(names), 20)]  # Arrow's copy is of some at a time
+    table = pd.concat([pd.read_parquet(path, columns=part, read_dictionary=texts) for part in parts], axis=1)
+    pa.default_memory_pool().release_unused()
+    return table
 
 
 def tables(run: Run[Any]) -> dict[str, Table]:
