@@ -174,12 +174,13 @@ def by_cpu(rows: pd.DataFrame, column: str) -> pd.DataFrame:
 
 def ranked(rows: pd.DataFrame, spec: Spec) -> pd.DataFrame:
     """Return the rows that have a place, with its rank along each axis in the columns at_panel, at_hue and at_x."""
-    ranks = {}
-    for place in PLACES:
+    ranks = np.empty((len(PLACES), len(rows)), dtype=int)
+    for number, place in enumerate(PLACES):
         along = axis(spec, place)
-        ranks[f"at_{place}"] = rows[along.column].map({level: rank for rank, level in enumerate(along.levels)})
-    placed = np.logical_and.reduce([rank.notna() for rank in ranks.values()])
-    return rows[placed].assign(**{name: rank.to_numpy(float)[placed].astype(int) for name, rank in ranks.items()})
+        rank_of = {level: rank for rank, level in enumerate(along.levels)}
+        ranks[number] = [rank_of.get(level, -1) for level in rows[along.column].tolist()]
+    placed = (ranks >= 0).all(axis=0)
+    return rows[placed].assign(**dict(zip(RANKS, ranks[:, placed], strict=True)))
 
 
 def place_names(spec: Spec, key: Any) -> tuple[str, str, str]:

@@ -243,7 +243,8 @@ def corrected_rows(source: Source, spec: Spec) -> pd.DataFrame:
     """
     rows = selected(source.better, spec)
     pairs = {(mode, float(repetition)) for mode, repetitions in source.alike.items() for repetition in repetitions}
-    rows = rows[pd.MultiIndex.from_frame(rows[["mode", "repetition"]]).isin(pairs)]
+    measured = zip(rows["mode"].tolist(), rows["repetition"].tolist(), strict=True)
+    rows = rows[np.array([pair in pairs for pair in measured], dtype=bool)]
     if spec.hue == "cpu":
         rows = _with_user_core(rows)
     column, _ = VALUES[spec.family]
@@ -385,9 +386,10 @@ def _of_the_ring(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
 
 
 def _by_dut(rows: pd.DataFrame, language: Language) -> str:
-    by_dut = rows["reason"].astype(str).str.startswith("by the DUT's count") & rows["value"].notna()
-    count = rows.loc[by_dut, "trial_id"].nunique()
-    return BY_DUT.of(language).format(count=count) if count else ""
+    measured = rows[rows["value"].notna()]
+    trials = zip(measured["trial_id"].tolist(), measured["reason"].tolist(), strict=True)
+    by_dut = {trial for trial, reason in trials if str(reason).startswith("by the DUT's count")}
+    return BY_DUT.of(language).format(count=len(by_dut)) if by_dut else ""
 
 
 def _left_out(source: Source, spec: Spec, language: Language) -> str:
@@ -415,6 +417,7 @@ def absent_words(rows: pd.DataFrame, spec: Spec, language: Language) -> str:
     return ABSENT.of(language).format(parts="; ".join(parts)) if parts else ""
 
 
+@lru_cache(maxsize=256)
 def _brief(reason: str) -> str:
     """Reasons that differ in their numbers are one; those of perf and of the digits keep them."""
     text = re.sub(r"\d[\d.,]{2,}", "n", reason).replace("; ", ", ")  # reasons are told apart by semicolons
