@@ -20,7 +20,7 @@ from xdplab.cli import cli
 from xdplab.errors import PlanError, ResultsError, ResultsWarning
 from xdplab.history import index
 from xdplab.history.changes import changes, steps
-from xdplab.history.shown import meaning
+from xdplab.history.shown import meaning, series
 from xdplab.history.table import History, gathered, history
 from xdplab.studies import bundle
 from xdplab.studies.bundle import export
@@ -85,6 +85,7 @@ def test_a_row_has_the_value_and_all_around_it(folder: Path) -> None:
         "veth",
     )
     assert (row["commit"], row["program_hash"]) == ("87e2331bbb3b-dirty", "0cb9fa1753b3c3af")
+    assert row["window"] == "0.5 s after 0.2 s"
     assert set(json.loads(row["null_reasons"])) == {"firmware", "nic"}
 
 
@@ -92,7 +93,10 @@ def test_a_row_has_the_value_and_all_around_it(folder: Path) -> None:
 def test_every_kind_of_run_has_rows_and_a_null_has_its_reason(kind: str, folder: Path) -> None:
     unpacked(RECORDED / f"{kind}.tar.xz", folder)
     made = history(folder)
-    rows, asked = made.rows, ("value", "low", "high", "program_hash", "kernel", "cpu", "microcode", "driver", "commit")
+    rows, asked = (
+        made.rows,
+        ("value", "low", "high", "program_hash", "kernel", "cpu", "microcode", "driver", "commit", "window"),
+    )
     assert not rows.duplicated(["metric", "point", "place"]).any()
     assert rows["n"].notna().all()
     for reasons, cells in zip(rows["null_reasons"], rows[list(asked)].to_dict("records"), strict=True):
@@ -309,7 +313,8 @@ def over_time(logs: Any, **around: list[str]) -> pd.DataFrame:
     cells = {
         "metric": RATE, "point": "p", "place": "lab", "exact": None, "path": [f"r{n}" for n in range(len(logs))],
         "value": 1e6 * np.exp(logs), "begun": [f"2026-01-01T00:{n:02}:00+00:00" for n in range(len(logs))],
-        "program_hash": "p", "kernel": "k", "commit": "c", "cpu": "x", "microcode": "1", "driver": "d", "firmware": "f",
+        "program_hash": "p", "kernel": "k", "commit": "c", "window": "w", "cpu": "x", "microcode": "1", "driver": "d",
+        "firmware": "f",
     }  # fmt: skip
     return pd.DataFrame(cells).assign(run=lambda rows: rows["path"], **around)
 
@@ -338,6 +343,17 @@ def test_a_step_of_a_measured_value_has_its_place_its_interval_and_what_else_dif
     assert change.low is not None
     assert change.high is not None
     assert change.low < np.expm1(-0.1) < change.high < 0
+
+
+def test_a_step_between_windows_of_two_lengths_says_so() -> None:
+    """Throttling stops a sender for 50 ms of each second: a window of 1 s has up to 5 % less than one of 0.3 s, and
+    the change said that all else was the same."""
+    windows = ["0.3 s after 0.2 s"] * 10 + ["1 s after 0.2 s"] * 10
+    rows = over_time(np.where(np.arange(20) < 10, 0.0, -0.05), window=windows)
+    (change,) = changes(rows).changed
+    assert change.otherwise == ("window 0.3 s after 0.2 s → 1 s after 0.2 s",)
+    ((_, table, _),) = series(rows.assign(low=None, high=None, n=3), ())
+    assert [row["window"] for row in table] == windows
 
 
 def test_two_steps_are_two_changes() -> None:

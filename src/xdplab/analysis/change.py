@@ -35,7 +35,7 @@ class ChangeOverTime:
 
     @property
     def around(self) -> str:
-        return "; ".join(self.otherwise) or "program, kernel and xdplab are the same"
+        return "; ".join(self.otherwise) or "program, kernel, xdplab and window are the same"
 
     @property
     def text(self) -> str:

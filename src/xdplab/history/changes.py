@@ -33,7 +33,7 @@ _ORDERS, _AT_ONCE, _SEED, _DEVIATIONS = 499, 50, 1, 3.0
 _ALARMS = 0.03
 """The share of unchanged series in which a change is seen; of several simulations, none then has more than 5 %."""
 _HASH, _DIGITS = re.compile(r"[0-9a-f]{12}"), 8
-_AROUND = {"program_hash": "program", "kernel": "kernel", "commit": "xdplab"}
+_AROUND = {"program_hash": "program", "kernel": "kernel", "commit": "xdplab", "window": "window"}
 
 
 @dataclass(frozen=True)

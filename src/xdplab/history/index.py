@@ -17,10 +17,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from xdplab.absent import Absent
 from xdplab.errors import ResultsError, XdplabError
 from xdplab.history.machines import UNKNOWN, machines
 from xdplab.history.values import values
 from xdplab.lazy import lazy
+from xdplab.plan import Plan
 from xdplab.resources import cache_root
 from xdplab.run.columns import Column, version_of
 from xdplab.run.disk import is_locked, replacing
@@ -57,6 +59,7 @@ COLUMNS: tuple[Column[Any], ...] = (
     Column("driver", "str", "state", "the NIC's driver"),
     Column("firmware", "str", "state", "its firmware"),
     Column("commit", "str", "state", "the commit of the xdplab that measured"),
+    Column("window", "str", "state", "the length of a trial's window and of its warm-up; throttling, if it was off"),
     Column("factors", "json", "factor", "the point's factors, a JSON object"),
 )  # fmt: skip
 
@@ -68,10 +71,19 @@ def rows_of(run: Run[Any], path: str) -> pd.DataFrame:
     alone = next(iter(places.values())) if len(places) == 1 else UNKNOWN
     head = {
         "begun": iso(directory.begun), "run": directory.name, "path": path, "run_id": directory.run_id,
-        "kind": run.kind.name, "commit": measured_by,
+        "kind": run.kind.name, "commit": measured_by, "window": _window(run),
     }  # fmt: skip
     rows = (head | {**places.get(cells["place"], alone), **cells} for cells in values(run))
     return typed(rows, COLUMNS)
+
+
+def _window(run: Run[Any]) -> str | Absent:
+    """Return what a plan says of its trials' times: real-time throttling lowers rates of long windows by up to 5 %."""
+    if run.kind.name == "search" or not isinstance(run.plan, Plan):
+        return Absent("a run of this kind has no window")
+    trial = run.plan.trial
+    unthrottled = ", throttling off" if trial.throttling == "off" else ""
+    return f"{trial.window_s:g} s after {trial.warmup_s:g} s{unthrottled}"
 
 
 def remark_on(run: Run[Any]) -> str | None:

@@ -26,7 +26,7 @@ def everywhere(rows: pd.DataFrame) -> Iterator[str]:
 
 def series(rows: pd.DataFrame, changed: Collection[tuple[str, str]]) -> Iterator[tuple[str, list[dict[str, Any]], str]]:
     """Yield the title, the rows and the `meaning` of each metric and point, in their order."""
-    varying = [name for name in _AROUND if rows[name].notna().any() and not _is_shared(rows[name])]
+    varying = [name for name in (*_AROUND, "window") if rows[name].notna().any() and not _is_shared(rows[name])]
     for (metric, point), group in rows.groupby(["metric", "point"], sort=False):
         yield f"{metric}: {point}", [_row(row, varying) for row in records(group)], meaning(group, changed)
 
