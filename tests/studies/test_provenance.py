@@ -4,24 +4,22 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import pytest
 from click.testing import CliRunner
+from tests.studies.test_every_run import lengths, view
+from tests.studies.test_frame import WORDS, Measurer, Request
 
 from xdplab.cli import cli
-from xdplab.figures.marks import Axes, Look, View, marks_frame
 from xdplab.hosts.local import LocalHost
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import provenance
 from xdplab.studies.environment import around, flat, origin, summary
 from xdplab.studies.kind import Run
 from xdplab.studies.places import Place
-from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning, StudyPoint, StudyRequest, StudyTrial
 from xdplab.studies.provenance import CONTROLLER, PLACE, answers
 from xdplab.studies.study_kind import study_kind
 from xdplab.studies.verifier.prevail import Prevail, version_of
@@ -30,57 +28,31 @@ GUEST = "a guest"
 HARDEN = "/proc/sys/net/core/bpf_jit_harden"
 
 
-@dataclass(frozen=True)
-class Nap(StudyPoint):
-    minutes: int
-
-    def __str__(self) -> str:
-        return f"{self.minutes} min"
-
-
-class Sleeper:
+class Guest(Measurer):
     """The run's place is a guest, which is this machine under another name."""
 
-    facts = dict
-
-    def __init__(self) -> None:
-        self.place: Place | None = None
+    place: Place | None = None
 
     def enter_block(self, trials: object) -> None:
         self.place = Place(GUEST, LocalHost(), "time", "6.1", GUEST)
-
-    def measure(self, trial: StudyTrial[Nap], raw: Path, facts: dict[str, object]) -> None:
-        (raw / "nap").write_text("1")
 
     def leave_block(self) -> None:
         self.place = None
 
 
-def naps(plan: StudyPlan[StudyRequest, Nap]) -> pd.DataFrame:
-    rows = [{"trial_id": trial.trial_id, "length_s": 60.0} for trial in plan.trials]
-    return pd.DataFrame(rows).astype({"length_s": "Float64"})
+OF_GUEST = {"session": lambda _: Guest(), "table": lengths, "views": {"lengths": view}}
+STUDY = study_kind(**WORDS | OF_GUEST | {"tools": lambda _: {"alarm clock": "1.2"}})
 
 
-def drawn(found: pd.DataFrame) -> View:
-    marks = [{"figure": "n", "kind": "bar", "x": "nap", "value": 60.0, "verdict": "valid"}]
-    return View(marks_frame(marks), Look(Axes(x_label="nap", y_label="length, s", x_scale="category")))
-
-
-STUDY = study_kind(
-    StudyPlanning("naps", "How long is a nap?", StudyRequest, Nap, lambda _: Gathered([Nap(1)])),
-    session=lambda _: Sleeper(),
-    table=naps,
-    tables=lambda run, table: {},
-    views={"nap": drawn},
-    tools=lambda _: {"alarm clock": "1.2"},
-)
+def measured(folder: Path, name: str = "words") -> Run[Any]:
+    made = STUDY.start(Request(words=("a",), repetitions=2), folder, name)
+    made.measure()
+    return made
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run[StudyPlan[StudyRequest, Nap]]:
-    made = STUDY.start(StudyRequest(repetitions=2), tmp_path)
-    made.measure()
-    return made
+def run(tmp_path: Path) -> Run[Any]:
+    return measured(tmp_path)
 
 
 def test_an_answer_is_a_value_or_absent_with_the_last_line() -> None:
@@ -180,7 +152,7 @@ def test_a_programs_version_is_asked_once_until_something_changes(
     assert found["tool"].get("value") == AFTER.get(change, "2")
 
 
-def test_each_place_is_asked_once_per_session(run: Run[StudyPlan[StudyRequest, Nap]]) -> None:
+def test_each_place_is_asked_once_per_session(run: Run[Any]) -> None:
     manifest = json.loads((run.directory.path / "manifest.json").read_text())
     asked = [(one["session"], one["place"], one["when"]) for one in manifest["sessions"]]
     assert asked == [(0, CONTROLLER, "before"), (0, GUEST, "before"), (0, CONTROLLER, "after")]
@@ -190,7 +162,7 @@ def test_each_place_is_asked_once_per_session(run: Run[StudyPlan[StudyRequest, N
     assert here["kernel"] == manifest["sessions"][1]["state"]["kernel"]
 
 
-def rewritten(run: Run[StudyPlan[StudyRequest, Nap]], place: str, change: Callable[[dict[str, Any]], object]) -> None:
+def rewritten(run: Run[Any], place: str, change: Callable[[dict[str, Any]], object]) -> None:
     """Change the journal's record of a place before the run."""
     path = run.directory.path / "journal.jsonl"
     events = [json.loads(line) for line in path.read_text().splitlines()]
@@ -200,22 +172,21 @@ def rewritten(run: Run[StudyPlan[StudyRequest, Nap]], place: str, change: Callab
     path.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events))
 
 
-def changed(run: Run[StudyPlan[StudyRequest, Nap]], place: str, **answered: str) -> None:
+def changed(run: Run[Any], place: str, **answered: str) -> None:
     said = {name: {"value": value} for name, value in answered.items()}
     rewritten(run, place, lambda event: event["state"].update(said))
 
 
-def renamed(run: Run[StudyPlan[StudyRequest, Nap]], place: str, other: str) -> None:
+def renamed(run: Run[Any], place: str, other: str) -> None:
     rewritten(run, place, lambda event: event.update(place=other))
 
 
-def forgotten(run: Run[StudyPlan[StudyRequest, Nap]], place: str, name: str) -> None:
+def forgotten(run: Run[Any], place: str, name: str) -> None:
     rewritten(run, place, lambda event: event["state"].pop(name))
 
 
-def test_compare_lists_what_was_not_the_same_first(run: Run[StudyPlan[StudyRequest, Nap]], tmp_path: Path) -> None:
-    other = STUDY.start(StudyRequest(repetitions=2), tmp_path, "later")
-    other.measure()
+def test_compare_lists_what_was_not_the_same_first(run: Run[Any], tmp_path: Path) -> None:
+    other = measured(tmp_path, "later")
     assert run.compare(other).unlike == ()
     changed(other, GUEST, settings=f"{HARDEN}:2", mitigations="/sys/x/spectre_v2:Vulnerable\n/sys/x/mds:Not affected")
     changed(other, CONTROLLER, **{"alarm clock": "1.3", "load": "9 9 9"})
@@ -230,7 +201,7 @@ def test_compare_lists_what_was_not_the_same_first(run: Run[StudyPlan[StudyReque
     assert "alarm clock: 1.2 → 1.3" in "\n".join(lines[1 : 1 + len(unlike)])
 
 
-def test_status_and_captions_say_it(run: Run[StudyPlan[StudyRequest, Nap]]) -> None:
+def test_status_and_captions_say_it(run: Run[Any]) -> None:
     changed(
         run,
         GUEST,
@@ -245,10 +216,10 @@ def test_status_and_captions_say_it(run: Run[StudyPlan[StudyRequest, Nap]]) -> N
     shown = CliRunner().invoke(cli, ["status", str(run.directory.path)])
     assert "mitigations=off" in shown.output
     run.draw_figures()
-    assert said in (run.directory.figures / "nap.md").read_text()
+    assert said in (run.directory.figures / "lengths.md").read_text()
 
 
-def test_the_qemu_that_is_told_is_the_one_that_ran_the_guests(run: Run[StudyPlan[StudyRequest, Nap]]) -> None:
+def test_the_qemu_that_is_told_is_the_one_that_ran_the_guests(run: Run[Any]) -> None:
     ours, theirs = "QEMU emulator version 7.2", "QEMU emulator version 8.1"
     changed(run, CONTROLLER, qemu=f"{ours}\nCopyright")
     assert "qemu" not in str(summary(run.directory))  # no guest of QEMU was measured
@@ -263,7 +234,7 @@ def test_the_qemu_that_is_told_is_the_one_that_ran_the_guests(run: Run[StudyPlan
 
 
 @pytest.mark.parametrize(("stolen", "share"), [(0, "0.0%"), (100, "50.0%")])
-def test_stolen_time_is_that_of_the_session(stolen: int, share: str, run: Run[StudyPlan[StudyRequest, Nap]]) -> None:
+def test_stolen_time_is_that_of_the_session(stolen: int, share: str, run: Run[Any]) -> None:
     path = run.directory.path / "journal.jsonl"
     events = [json.loads(line) for line in path.read_text().splitlines()]
     for event in events:
@@ -324,7 +295,7 @@ def test_a_tool_that_hangs_costs_its_own_answer_only() -> None:
     }
 
 
-def test_where_a_row_of_a_page_is_from_has_day_load_and_version(run: Run[StudyPlan[StudyRequest, Nap]]) -> None:
+def test_where_a_row_of_a_page_is_from_has_day_load_and_version(run: Run[Any]) -> None:
     here = next(event for event in run.directory.journal.events("hosts") if event["place"] == CONTROLLER)["state"]
     told = origin(run.directory)
     assert told.startswith(f"run {run.directory.run_id} of 20")

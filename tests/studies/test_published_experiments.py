@@ -72,33 +72,28 @@ def test_every_study_lists_experiments_of_known_sources_and_finds_none_in_nothin
         assert all(row["place"] is None for row in published.rows(experiments, published.NOTHING))
 
 
-def test_a_ratio_is_found_in_the_calls_of_a_run() -> None:
-    base = {"label": "here", "place": "host", "clock": "time", "benchmark": "chain 32", "cold": False, "pause_us": 0}
-    base["executions"] = 1
-    rows = [
-        base | {"trial_id": backend, "backend": backend, "repetition": 1, "call": call, "elapsed_ns": cost}
-        for backend, cost in (("interpreter", 780), ("jit", 100), ("module", 95))
+def of_a_chain(*trials: tuple[str, int, int]) -> list[dict[str, object]]:
+    """Return the published experiments that a run of chains tells of; a trial has a backend, a pause, and a cost."""
+    base = {"label": "here", "place": "host", "clock": "time", "benchmark": "chain 32", "cold": False}
+    base |= {"repetition": 1, "executions": 1}
+    calls = [
+        base | {"trial_id": str(trial), "backend": trial[0], "pause_us": trial[1], "elapsed_ns": trial[2], "call": call}
+        for trial in trials
         for call in range(20)
     ]
-    table = typed(rows, COLUMNS)
-    found = {
-        row["experiment"]: row for row in published.rows(published.experiments("execution"), table) if row["place"]
-    }
-    assert set(found) == {"chain of 32: interpreter by JIT", "chain of 32: JIT by module"}
-    assert found["chain of 32: interpreter by JIT"]["ours"] == "× 7.8: 780 by 100 ns"
-    assert {row["agrees"] for row in found.values()} == {"yes"}
+    rows = published.rows(published.experiments("execution"), typed(calls, COLUMNS))
+    return [row for row in rows if row["place"]]
+
+
+def test_a_ratio_is_found_in_the_calls_of_a_run() -> None:
+    found = of_a_chain(("interpreter", 0, 780), ("jit", 0, 100), ("module", 0, 95))
+    assert {row["experiment"] for row in found} == {"chain of 32: interpreter by JIT", "chain of 32: JIT by module"}
+    assert "× 7.8: 780 by 100 ns" in {row["ours"] for row in found}
+    assert {row["agrees"] for row in found} == {"yes"}
 
 
 def test_a_pause_is_a_row_of_its_own() -> None:
-    base = {"label": "here", "place": "host", "clock": "time", "benchmark": "chain 32", "cold": False, "executions": 1}
-    rows = [
-        base
-        | {"trial_id": pause, "backend": "jit", "repetition": 1, "call": call, "elapsed_ns": cost, "pause_us": pause}
-        for pause, cost in ((0, 100), (1000, 250))
-        for call in range(20)
-    ]
-    table = typed(rows, COLUMNS)
-    (row,) = (row for row in published.rows(published.experiments("execution"), table) if row["place"])
+    (row,) = of_a_chain(("jit", 0, 100), ("jit", 1000, 250))
     assert (row["place"], row["ours"]) == ("here, after 1,000 µs asleep", "× 2.5: 250 by 100 ns")
 
 
