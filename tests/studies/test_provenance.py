@@ -162,12 +162,14 @@ def test_each_place_is_asked_once_per_session(run: Run[Any]) -> None:
     assert here["kernel"] == manifest["sessions"][1]["state"]["kernel"]
 
 
-def rewritten(run: Run[Any], place: str, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the journal's record of a place before the run."""
+def rewritten(
+    run: Run[Any], place: str, change: Callable[[dict[str, Any]], object], when: tuple[str, ...] = ("before",)
+) -> None:
+    """Change the journal's record of a place."""
     path = run.directory.path / "journal.jsonl"
     events = [json.loads(line) for line in path.read_text().splitlines()]
     for event in events:
-        if event.get("place") == place and event["when"] == "before":
+        if event.get("place") == place and event["when"] in when:
             change(event)
     path.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events))
 
@@ -235,13 +237,10 @@ def test_the_qemu_that_is_told_is_the_one_that_ran_the_guests(run: Run[Any]) -> 
 
 @pytest.mark.parametrize(("stolen", "share"), [(0, "0.0%"), (100, "50.0%")])
 def test_stolen_time_is_that_of_the_session(stolen: int, share: str, run: Run[Any]) -> None:
-    path = run.directory.path / "journal.jsonl"
-    events = [json.loads(line) for line in path.read_text().splitlines()]
-    for event in events:
-        if event.get("place") == CONTROLLER:
-            ticks = "100 0 100 700 0 0 0 5" if event["when"] == "before" else f"150 0 150 700 0 0 0 {5 + stolen}"
-            event["state"]["cpu_ticks"] = {"value": f"cpu  {ticks} 0 0"}
-    path.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events))
+    ticks = {"before": "100 0 100 700 0 0 0 5 0 0", "after": f"150 0 150 700 0 0 0 {5 + stolen} 0 0"}
+    for when, counted in ticks.items():
+        said = {"cpu_ticks": {"value": f"cpu  {counted}"}}
+        rewritten(run, CONTROLLER, lambda event, said=said: event["state"].update(said), (when,))
     assert f"{share} of the time stolen" in str(summary(run.directory))
 
 

@@ -13,7 +13,7 @@ from xdplab.programs.build import build
 from xdplab.programs.spec import UserProgram
 from xdplab.run.frames import why_null
 from xdplab.run.progress import silent
-from xdplab.studies.offload.bench import ACCEPTED, PROBE, Answer, kernels_words, read, write
+from xdplab.studies.offload.bench import PROBE, Answer, kernels_words, write
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, gather, kernel_of
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.offload.runs import ANSWER, STUDY, OffloadFacts, OffloadStudy
@@ -140,9 +140,3 @@ def test_a_kernel_whose_driver_cannot_be_built_has_a_reason_and_no_answers(table
     assert list(kernels["asked"]) == [len(QUESTIONS), 0]
     assert kernels.loc[6.1, "as expected"] == len(QUESTIONS) - 1
     assert not (folder / "offload-vm-7.2.csv").exists()
-
-
-def test_an_answer_is_kept_as_it_was_given(tmp_path: Path) -> None:
-    for answer in (Answer(ACCEPTED), Answer("refused at load", "words of a driver: ≤ 2")):
-        write(tmp_path / ANSWER, answer)
-        assert read(tmp_path / ANSWER) == answer
