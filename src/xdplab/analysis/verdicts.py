@@ -31,7 +31,7 @@ from xdplab.formats.proc import FAST_CLOCKS
 from xdplab.formats.settings import PROBE_NOTE
 from xdplab.plan.offered import frame_rate
 
-RULES_VERSION = "15"
+RULES_VERSION = "16"
 
 LINE_SLACK = 1.002  # clocks of two NICs
 LINE_FULL = 0.99  # share of the line rate from which the link is the limit
