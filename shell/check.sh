@@ -162,7 +162,7 @@ packages_of() { # FOLDER
 pythons() { # [VERSION…]
     local version made own share failed=0
     local -A running=()
-    made=$(mktemp -d)
+    made=$(mktemp -d) log=$made
     own=$("$bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     [ $# != 0 ] || set -- "${PYTHONS[@]}"
     share=$(($(nproc) / ($# > 1 ? $# - 1 : 1))) # one of them is the environment's own
@@ -173,8 +173,9 @@ pythons() { # [VERSION…]
         elif ! environment_of "$version" "$made/$version" 2>"$made/log"; then
             echo "skipped: it is not here, and uv cannot fetch it: $(sed '1b;$!d' "$made/log" | tr -s '\n ' ' ')"
         elif packages_of "$made/$version"; then
-            # These leave no note of what failed: `again` reads that of the tests with the environment's own Python.
-            fast "$share" env --default-signal=INT,QUIT "PYTEST_ADDOPTS=${PYTEST_ADDOPTS:-} -p no:cacheprovider" \
+            # These leave no note of what failed: `again` reads that of the tests with the environment's own Python. Each
+            # takes the place of its shell, as the trap ends this script's own children.
+            fast "$share" exec env --default-signal=INT,QUIT "PYTEST_ADDOPTS=${PYTEST_ADDOPTS:-} -p no:cacheprovider" \
                 "$made/$version/bin/python" >"$made/$version.log" 2>&1 &
             running[$version]=$!
         else
@@ -185,7 +186,6 @@ pythons() { # [VERSION…]
         say "Python $version, the tests of make test-fast"
         if wait "${running[$version]}"; then tail -n 1 "$made/$version.log"; else failed=1 && cat "$made/$version.log"; fi
     done
-    rm -rf "$made"
     return $failed
 }
 

@@ -73,6 +73,16 @@ def runs(pid: str) -> bool:
     return False
 
 
+def ended_and_nothing_left(tmp_path: Path) -> None:
+    pids = (tmp_path / "pids").read_text().split()
+    try:
+        assert until(lambda: not any(map(runs, pids)))
+        assert list((tmp_path / "temporary").iterdir()) == []
+    finally:
+        for pid in filter(runs, pids):
+            os.kill(int(pid), signal.SIGKILL)
+
+
 def test_a_signal_to_the_script_alone_ends_the_tests_and_leaves_nothing(tmp_path: Path) -> None:
     temporary = make(tmp_path, "#!/bin/sh\necho $$ >>pids\nexec sleep 600\n")
     own = os.environ | {"TMPDIR": str(temporary)}
@@ -80,13 +90,7 @@ def test_a_signal_to_the_script_alone_ends_the_tests_and_leaves_nothing(tmp_path
     with subprocess.Popen(["shell/check.sh", "thorough"], cwd=tmp_path, env=own, stdout=subprocess.DEVNULL) as script:
         assert until(lambda: len((tmp_path / "pids").read_text().split()) == 3)
         script.terminate()
-    pids = (tmp_path / "pids").read_text().split()
-    try:
-        assert until(lambda: not any(map(runs, pids)))
-        assert list(temporary.iterdir()) == []
-    finally:
-        for pid in filter(runs, pids):
-            os.kill(int(pid), signal.SIGKILL)
+    ended_and_nothing_left(tmp_path)
 
 
 MARKS = ("lab", "guest", "machine", "thorough", "nightly")
@@ -155,31 +159,37 @@ case "$0" in */3.13/*) echo "1 of 9 failed"; exit "${TESTS:-0}" ;; *) echo "9 pa
 """
 
 
+def with_pythons(tmp_path: Path, other: str) -> dict[str, str]:
+    """Lay the script out beside a uv that makes environments whose Python is ``other``; return its environment."""
+    temporary = make(tmp_path, "#!/bin/sh\n")
+    for path, text in {"double": other, "venv/bin/uv": UV, "venv/bin/python": OWN}.items():
+        (tmp_path / path).write_text(text)
+        (tmp_path / path).chmod(0o755)
+    return os.environ | {"TMPDIR": str(temporary), "DOUBLE": str(tmp_path / "double"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 @pytest.mark.parametrize(
     ("own", "code"), [({}, 0), ({"TESTS": "1"}, 1), ({"SYNC": "2"}, 1), ({"SYNC": "2", "PIP": "0"}, 0)]
 )
 def test_each_python_counts_except_an_unavailable_one(tmp_path: Path, own: dict[str, str], code: int) -> None:
-    tools = dict.fromkeys(("ruff", "mypy", "lint-imports", "pytest"), "#!/bin/sh\n") | {"uv": UV, "python": OWN}
-    files = {"shell/setup.sh": SETUP, "double": OTHER, **{f"venv/bin/{name}": text for name, text in tools.items()}}
-    for path, text in files.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-        (tmp_path / path).chmod(0o755)
-    shutil.copy(CHECK, tmp_path / "shell" / "check.sh")
-    (temporary := tmp_path / "temporary").mkdir()
-    environment = (
-        os.environ
-        | {"TMPDIR": str(temporary), "DOUBLE": str(tmp_path / "double")}
-        | own
-        | {"PYTHONDONTWRITEBYTECODE": "1"}
-    )
+    environment = with_pythons(tmp_path, OTHER) | own
     argv = ["shell/check.sh", "pythons"]
     result = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert result.returncode == code, result.stdout + result.stderr
     assert "== Python 3.11\nleft to make test-all" in result.stdout
     assert "== Python 3.12, the tests of make test-fast\n9 passed\n" in result.stdout
     assert "skipped: it is not here, and uv cannot fetch it: error: no such download" in result.stdout
-    assert list(temporary.iterdir()) == []
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_signal_ends_the_tests_of_each_python(tmp_path: Path) -> None:
+    environment = with_pythons(tmp_path, f"#!/bin/sh\necho $$ >>{tmp_path}/pids\nexec sleep 600\n")
+    (tmp_path / "pids").touch()
+    argv = ["shell/check.sh", "pythons"]
+    with subprocess.Popen(argv, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL) as script:
+        assert until(lambda: len((tmp_path / "pids").read_text().split()) == 2)
+        script.terminate()
+    ended_and_nothing_left(tmp_path)
 
 
 def test_each_test_file_that_the_script_names_is_there(tmp_path: Path) -> None:
