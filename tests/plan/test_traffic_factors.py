@@ -81,6 +81,7 @@ def test_a_default_that_is_written_out_is_the_same_point(given: dict[str, Any], 
         ({"mode": ["native", "af_xdp"]}, {"directions": "one"}, "mode af_xdp forwards to no other port"),
         ({"mode": "offload"}, {"directions": ["back", "both"]}, "mode offload forwards to no other port"),
         ({"device": {"features.gro": False}}, {"directions": "one"}, "`device` sets the first port only"),
+        ({}, {"directions": ["one", "both"], "load": ["max", "0.15pps"]}, "`directions: both` halves it"),
     ],
 )
 def test_what_would_mean_nothing_is_refused(given: dict[str, Any], traffic: dict[str, Any], words: str) -> None:
