@@ -179,6 +179,12 @@ def test_a_latency_at_maximum_load_is_not_compared() -> None:
     assert [None if pd.isna(one) else one for one in found.points["reason"]] == [why, None, why]
     assert found.verdict == "undecided"
     assert found.points["ratio"].dropna().between(0.9, 1.1).all()
+    at_max, a["order"] = a["rate_requested_pps"].isna(), range(len(a))
+    a["latency_p50_ns"] = a["latency_p50_ns"].where(~at_max, 1e5 * (1 + 0.01 * a["order"]))
+    of_all, of_paced = (drift(rows, "latency_p50_ns") for rows in (a.drop(columns="offered_pps"), a))
+    assert of_all is not None
+    assert of_paced is not None
+    assert of_paced.share < 0.2 * of_all.share, "the full queue drifts, and no latency does"
 
 
 def test_a_large_difference_is_found_all_the_same_and_has_a_direction() -> None:

@@ -355,15 +355,12 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def _logs(trials: pd.DataFrame, value: str) -> tuple[dict[str, pd.Series], dict[str, str]]:
-    """Return each point's logarithms, or why it has none. A latency is one only at a paced load that was reached."""
+    """Return each point's logarithms, or why it has none."""
     believed = valid(trials)
-    measured = believed[believed[value].notna()]
+    queued = believed[believed[value].notna()]
+    measured = _at_their_load(queued, value)
     logs: dict[str, pd.Series] = {}
-    reasons: dict[str, str] = {}
-    if value.startswith("latency_") and "offered_pps" in measured:  # that of a study is of no load
-        reasons = dict.fromkeys(measured["point_id"].map(str), QUEUED)
-        measured = measured[paced(measured)]
-        reasons = {point: why for point, why in reasons.items() if point not in set(measured["point_id"].map(str))}
+    reasons = dict.fromkeys(set(queued["point_id"].map(str)) - set(measured["point_id"].map(str)), QUEUED)
     for point, group in measured.groupby("point_id"):
         values = group[value].to_numpy(dtype=float)
         if (values <= 0).any():
@@ -372,6 +369,11 @@ def _logs(trials: pd.DataFrame, value: str) -> tuple[dict[str, pd.Series], dict[
             logs[str(point)] = pd.Series(np.log(values)).groupby(group["repetition"].to_numpy()).mean()
     absent = set(settled(trials)["point_id"].dropna().map(str)) - set(logs) - set(reasons)
     return logs, reasons | dict.fromkeys(absent, "no valid trial")
+
+
+def _at_their_load(trials: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return the trials whose latency is of their load, not of a full queue; a study's is of no load."""
+    return trials[paced(trials)] if value.startswith("latency_") and "offered_pps" in trials else trials
 
 
 def _problem(
@@ -430,7 +432,7 @@ def drift(trials: pd.DataFrame, value: str = "forwarded_pps") -> Drift | None:
     repetitions. Least squares within points: the order is random in each repetition, so a drift affects all points
     alike. Of rates, only those at maximum load show it: a paced rate is the one that was asked for.
     """
-    rows = valid(trials)
+    rows = _at_their_load(valid(trials), value)
     if unit_of(value) in RATES:
         rows = rows[rows["rate_requested_pps"].isna()]
     rows = rows[rows[value].gt(0).fillna(False).astype(bool) & rows["order"].notna()]
