@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from strangers import Stranger, as_user, find_stranger, outcome
-from tests.waiting import child
+from tests.waiting import child, children
 
 from xdplab import labs
 from xdplab.deploy.kernel_settings import unthrottled
@@ -116,9 +116,7 @@ def processes_of(name: str) -> list[int]:
     ]
     found = list(keepers)
     for parent in found:
-        found += [
-            int(pid) for path in Path(f"/proc/{parent}/task").glob("*/children") for pid in path.read_text().split()
-        ]
+        found += children(parent)
     return found
 
 

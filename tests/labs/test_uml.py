@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.available import or_skip
-from tests.waiting import until
+from tests.waiting import children, until
 
 from xdplab import labs
 from xdplab.errors import LabError
@@ -127,10 +127,9 @@ def test_root_inside_cannot_mount_its_way_out(lab: UmlLab) -> None:
 
 def test_the_process_that_it_is_has_no_right_outside(lab: UmlLab) -> None:
     (row,) = [row for row in labs.status() if row["lab"] == NAME]
-    keeper = f"/proc/{row['pid']}/task/{row['pid']}/children"
-    (space,) = Path(keeper).read_text().split()
-    (shell,) = Path(f"/proc/{space}/task/{space}/children").read_text().split()
-    (kernel, *_) = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
+    (space,) = children(row["pid"])
+    (shell,) = children(space)
+    (kernel, *_) = children(shell)
     said = dict(line.split(":\t", 1) for line in Path(f"/proc/{kernel}/status").read_text().splitlines())
     assert {int(said[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {0}
     assert said["NoNewPrivs"] == "1"

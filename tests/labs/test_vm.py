@@ -1,6 +1,5 @@
 """The virtual lab: one guest of kernel 6.1 for most tests; what it has and can do, and that nothing of it is left."""
 
-import contextlib
 import errno
 import importlib
 import os
@@ -17,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests.available import guest_kernel, unused
-from tests.waiting import child, until
+from tests.waiting import child, children, runs, until
 
 from xdplab import labs
 from xdplab.deploy.native import build_tool
@@ -27,7 +26,7 @@ from xdplab.errors import LabError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab, cache, control, tools
 from xdplab.labs.guests import modules
-from xdplab.labs.vm import archive, headers, initramfs, kernels, qemu
+from xdplab.labs.vm import headers, initramfs, kernels, qemu
 from xdplab.labs.vm.lab import KEEPERS, VmLab
 
 pytestmark = pytest.mark.guest
@@ -56,18 +55,8 @@ def lab(kernel: kernels.Kernel) -> Iterator[VmLab]:
 def qemu_of(lab: Lab) -> int:
     """Return the process id of the lab's QEMU."""
     (row,) = [row for row in labs.status() if row["lab"] == lab.name]
-    children = Path(f"/proc/{row['pid']}/task/{row['pid']}/children").read_text().split()
-    (found,) = [int(pid) for pid in children if "qemu" in Path(f"/proc/{pid}/comm").read_text()]
+    (found,) = [pid for pid in children(row["pid"]) if "qemu" in Path(f"/proc/{pid}/comm").read_text()]
     return found
-
-
-def gone(pid: int, within_s: float) -> bool:
-    def ended() -> bool:
-        with contextlib.suppress(OSError):
-            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-        return True
-
-    return until(ended, within_s)
 
 
 def test_the_clock_of_a_guest_runs_like_this_machines(lab: VmLab) -> None:
@@ -213,7 +202,7 @@ def refusal() -> str:
 def test_a_panic_has_the_kernels_message(kernel: kernels.Kernel, lab: VmLab) -> None:
     guest = qemu_of(lab)
     lab.guest.start(["sh", "-c", "echo c >/proc/sysrq-trigger"], deadline_s=5.0)
-    assert gone(guest, within_s=20.0)
+    assert until(lambda: not runs(guest), 20.0)
     assert until(lambda: "ended by itself: Kernel panic - not syncing: sysrq" in refusal()), "its keeper notices"
     assert "Kernel panic" in KEEPERS.console("6.1:functional").read_text(errors="replace")
 
@@ -232,8 +221,7 @@ def test_a_killed_owner_leaves_nothing(kernel: kernels.Kernel, lab: VmLab) -> No
     with child([sys.executable, "-c", USE], says="up"):
         (row,) = [row for row in labs.status() if row["lab"] == NAME]
         guest = qemu_of(labs.open_lab(NAME))
-    assert gone(guest, within_s=5.0)
-    assert gone(row["pid"], within_s=5.0)
+    assert until(lambda: not runs(guest) and not runs(row["pid"]), 5.0)
     assert not KEEPERS.is_up(control.owner(), "6.1:functional")
 
 
@@ -245,47 +233,6 @@ def test_a_boot_module_loses_its_signature_and_nothing_else() -> None:
     described = bytes([0, 0, 2, 0, 0, 0, 0, 0]) + len(signature).to_bytes(4, "big")  # struct module_signature
     assert initramfs.unsigned(module + signature + described + b"~Module signature appended~\n") == module
     assert initramfs.unsigned(module) == module
-
-
-def test_a_kernel_that_has_left_the_archive_is_said_to_be_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(archive, "_update", lambda *_: ())
-    said = {"search": "linux-image-6.1.0-9-cloud-amd64 - Linux 6.1\n", "madison": " linux-headers-x | 2-2 | x\n"}
-    monkeypatch.setattr(archive, "_apt", lambda _tool, _options, what, *_more: said[what])
-    with pytest.raises(LabError, match=r"kernel 6\.1: Debian's archive has no package of it.*lab kernels"):
-        archive.find(tmp_path, "6.1", ("bookworm",))
-    with pytest.raises(LabError, match=r"linux-headers-x 1-1 is not in Debian's archive.*lab kernels --again"):
-        archive.find_exactly(tmp_path, "linux-headers-x", "1-1", ("bookworm",))
-
-
-def test_a_version_is_found_behind_a_suite_that_cannot_be_fetched(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def update(_root: Path, suites: tuple[str, ...], _architecture: str) -> tuple[str, ...]:
-        if "bookworm-security" in suites:
-            raise LabError("the mirror is being updated")
-        return suites
-
-    monkeypatch.setattr(archive, "_update", update)
-    monkeypatch.setattr(archive, "_apt", lambda *_: " linux-headers-x | 2-2 | x\n")
-    suites = ("bookworm-security", "bookworm")
-    assert archive.find_exactly(tmp_path, "linux-headers-x", "2-2", suites, "arm64") == ("bookworm",)
-    with pytest.raises(LabError, match="is being updated"):
-        archive.find_exactly(tmp_path, "linux-headers-x", "1-1", suites, "arm64")
-
-
-@pytest.mark.parametrize(
-    ("words", "remedy"),
-    [
-        ("E: Failed to fetch Packages.xz  File has unexpected size (1 != 2). Mirror sync in progress?", "try again"),
-        ("E: Failed to fetch InRelease  Temporary failure resolving 'mirror'", "is the network up"),
-    ],
-)
-def test_what_apt_cannot_fetch_has_the_remedy_of_its_cause(tmp_path: Path, words: str, remedy: str) -> None:
-    tool = tmp_path / "apt-get"
-    tool.write_text(f'#!/bin/sh\necho "{words}" >&2\nexit 100\n')
-    tool.chmod(0o755)
-    with pytest.raises(LabError, match=remedy):
-        archive._apt(str(tool), (), "update")
 
 
 def test_a_full_disk_is_told_before_anything_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,29 +1,40 @@
 """Guests of another architecture, without booting one: names, the cache, missing tools, and the console's protocol."""
 
 import base64
+import contextlib
 import json
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from xdplab.errors import HostError, LabError, MissingToolError, ResultsWarning
+from xdplab.errors import HostError, LabError, MissingToolError
 from xdplab.labs import cache
-from xdplab.labs.vm import architectures, archive, console, initramfs, kernels
+from xdplab.labs.vm import architectures, console, initramfs, kernels
 
 _LOOP = console.INIT.read_text().partition("cd /tmp\n")[2].replace("poweroff -f", "exit")
 """The guest's first script, after the root file system is there."""
 
 
+@contextlib.contextmanager
+def booted(*words: str) -> Iterator[console.ConsoleGuest]:
+    """A guest whose console is a shell's that runs these words."""
+    made = console.ConsoleGuest("vm:test", ["sh", "-c", *words], ())
+    try:
+        made.await_up()
+        yield made
+    finally:
+        made.close()
+
+
 @pytest.fixture
-def guest(tmp_path: Path):
-    made = console.ConsoleGuest("vm:test", ["sh", "-c", f"cd '{tmp_path}'\n{_LOOP}"], ())
-    made.await_up()
-    yield made
-    made.close()
+def guest(tmp_path: Path) -> Iterator[console.ConsoleGuest]:
+    with booted(f"cd '{tmp_path}'\n{_LOOP}") as made:
+        yield made
 
 
 def test_a_command_returns_its_output_and_its_exit_code(guest: console.ConsoleGuest) -> None:
@@ -59,10 +70,8 @@ def test_a_guest_that_has_fallen_asleep_is_woken(monkeypatch: pytest.MonkeyPatch
     empty = "printf '' | gzip -c | base64"
     says = "echo xdplab:up; read a; echo xdplab:more 1; read a; read again; echo 'xdplab:exit 0'; "
     says += f"{empty}; echo xdplab:err; {empty}; echo xdplab:end; cat >/dev/null"
-    guest = console.ConsoleGuest("vm:test", ["sh", "-c", says], ())
-    guest.await_up()
-    assert guest.run(["true"], deadline_s=5.0).ok
-    guest.close()
+    with booted(says) as guest:
+        assert guest.run(["true"], deadline_s=5.0).ok
 
 
 @pytest.mark.parametrize("damaged", ["", "\n", "5 {}\n", "+0 9 {}\n"])
@@ -72,10 +81,8 @@ def test_a_line_that_did_not_come_whole_comes_again(
     """Of the first line the guest gets something else, or nothing."""
     monkeypatch.setattr(console, "NUDGE_S", 0.2)
     cut = f"cd '{tmp_path}'; echo xdplab:up; (read -r line; printf '{damaged}'; cat) | sh -c \"$1\""
-    guest = console.ConsoleGuest("vm:test", ["sh", "-c", cut, "sh", _LOOP], ())
-    guest.await_up()
-    assert guest.run(["echo", "whole"], deadline_s=20.0).text == "whole\n"
-    guest.close()
+    with booted(cut, "sh", _LOOP) as guest:
+        assert guest.run(["echo", "whole"], deadline_s=20.0).text == "whole\n"
 
 
 def test_the_line_that_wakes_a_guest_changes_nothing(
@@ -103,19 +110,15 @@ def test_an_orphan_that_ends_cuts_no_line_that_comes(tmp_path: Path) -> None:
 
 
 def test_a_guest_that_does_not_boot_shows_its_last_line() -> None:
-    guest = console.ConsoleGuest("vm:test", ["sh", "-c", "echo one; printf 'Kernel panic: no init'"], ())
-    with pytest.raises(LabError, match=r"the guest has ended; its console's last line: Kernel panic: no init"):
-        guest.await_up()
-    guest.close()
+    ended = pytest.raises(LabError, match=r"the guest has ended; its console's last line: Kernel panic: no init")
+    with ended, booted("echo one; printf 'Kernel panic: no init'"):
+        pass
 
 
 def test_damage_on_the_console_is_no_result() -> None:
     says = "echo xdplab:up; read a; echo xdplab:more 1; read a; echo 'xdplab:exit 0'; echo AAAA; echo xdplab:err"
-    guest = console.ConsoleGuest("vm:test", ["sh", "-c", says], ())
-    guest.await_up()
-    with pytest.raises(HostError, match="what came over the console is damaged"):
+    with booted(says) as guest, pytest.raises(HostError, match="what came over the console is damaged"):
         guest.run(["true"])
-    guest.close()
 
 
 @pytest.mark.parametrize("architecture", architectures.KNOWN.values(), ids=lambda one: one.name)
@@ -140,35 +143,16 @@ def test_an_architecture_without_a_jit_is_refused_with_the_reason() -> None:
     assert refused.value.remedy == "there are arm64, riscv64, ppc64el"
 
 
-def test_kernels_of_another_name_than_the_architecture_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Debian's packages of ppc64el end with powerpc64le; a suite whose lists are broken is passed over, and told."""
-    shown = "linux-image-6.1.0-56-powerpc64le - Linux 6.1 for Little-endian 64-bit PowerPC\n"
-    says = {"search": shown, "madison": " linux-image-6.1.0-56-powerpc64le | 6.1.192-2 | bookworm\n"}
-    monkeypatch.setattr(archive, "_apt", lambda _, __, verb, *___: says[verb])
-
-    def update(root: Path, suites: tuple[str, ...], architecture: str) -> tuple[str, ...]:
-        if "bookworm-security" in suites:
-            raise LabError("Mirror sync in progress?")
-        return ()
-
-    monkeypatch.setattr(archive, "_update", update)
-    suites = ("bookworm-security", "bookworm")
-    with pytest.warns(ResultsWarning, match="passed over, though it may be newer: Mirror sync"):
-        offer = archive.find(tmp_path, "6.1", suites, "ppc64el", architectures.KNOWN["ppc64el"].kernels_end)
-    assert offer.release == "6.1.0-56-powerpc64le"
-    with pytest.raises(LabError, match="Mirror sync"):
-        archive.find(tmp_path, "6.1", suites[:1], "ppc64el", "powerpc64le")
-
-
-def test_a_guest_boots_with_its_programs(tmp_path: Path) -> None:
+def test_a_guest_boots_with_its_programs_and_every_folder_lies_before_what_is_in_it(tmp_path: Path) -> None:
     """Over the console a program of 800 kB took longer than a trial may."""
     busybox = tmp_path / "busybox"
     busybox.write_bytes(b"shell")
-    archived = initramfs.console(busybox, b"init", {}, {"tools/jitbench": b"program"})
+    archived = initramfs.console(busybox, b"init", {"lib/modules/6.1/a.ko": b"module"}, {"tools/jitbench": b"program"})
     at = archived.index(b"tools/jitbench\0")
     assert int(archived[at - 96 : at - 88], 16) == stat.S_IFREG | 0o755
+    names = (b"lib", b"lib/modules", b"lib/modules/6.1", b"lib/modules/6.1/a.ko")
+    order = [archived.index(name + b"\0") for name in names]
+    assert order == sorted(order)
 
 
 def test_a_kernel_of_one_architecture_is_not_taken_for_anothers(
@@ -183,40 +167,3 @@ def test_a_kernel_of_one_architecture_is_not_taken_for_anothers(
     assert kernels.kernel("6.1").release == "6.1.0-50-amd64"
     assert kernels.kernel("6.1@arm64").release == "6.1.0-56-arm64"
     assert kernels.kernel("6.1.0-56@arm64").release == "6.1.0-56-arm64"
-
-
-def test_only_packages_of_the_architecture_and_the_plain_flavour_are_offered(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    flavours = ("6.1.0-9-arm64", "6.1.0-56-arm64", "6.1.0-57-rt-arm64", "6.1.0-57-cloud-arm64", "6.1.0-58-arm64-16k")
-    shown = "".join(f"linux-image-{one} - Linux 6.1\n" for one in (*flavours, "6.1.0-59-amd64"))
-    says = {"search": shown, "madison": " linux-image-6.1.0-56-arm64 | 6.1.192-2 | bookworm\n"}
-    asked: list[tuple[object, ...]] = []
-    monkeypatch.setattr(archive, "_update", lambda *what: asked.append(what) or ())
-    monkeypatch.setattr(archive, "_apt", lambda _tool, _options, verb, *_: says[verb])
-    monkeypatch.setattr(archive, "_require_apt", lambda: None)
-    offer = archive.find(tmp_path, "6.1", ("bookworm",), "arm64")
-    assert (offer.release, offer.packages) == ("6.1.0-56-arm64", ("linux-image-6.1.0-56-arm64",))
-    assert asked == [(tmp_path / "bookworm", ("bookworm",), "arm64")]
-
-
-def test_the_whole_root_has_every_folder_before_what_is_in_it(tmp_path: Path) -> None:
-    busybox = tmp_path / "busybox"
-    busybox.write_bytes(b"shell")
-    archived = initramfs.console(busybox, b"init", {"lib/modules/6.1/a.ko": b"module"})
-    order = [
-        archived.index(name + b"\0") for name in (b"lib", b"lib/modules", b"lib/modules/6.1", b"lib/modules/6.1/a.ko")
-    ]
-    assert order == sorted(order)
-
-
-def test_backports_come_with_the_suite_that_they_are_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """clang of trixie-backports needs the C library of trixie."""
-    asked: list[object] = []
-    monkeypatch.setattr(archive, "_update", lambda _root, suites, _architecture: asked.append(suites) or ())
-    monkeypatch.setattr(archive, "_apt", lambda *_: " clang-21 | 1:21.1.8-3~bpo13+2 | trixie-backports\n")
-    monkeypatch.setattr(archive, "_require_apt", lambda: None)
-    for suite in ("trixie-backports", "sid"):
-        archive.find_newest(tmp_path, "clang-21", (suite,), with_base=True)
-    archive.find_newest(tmp_path, "clang-21", ("trixie-backports",))
-    assert asked == [("trixie-backports", "trixie"), ("sid",), ("trixie-backports",)]

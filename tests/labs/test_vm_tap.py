@@ -1,6 +1,5 @@
 """A lab with a guest behind a tap: traffic from a namespace of this machine through virtio-net, and nothing is left."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.available import guest_kernel
 from tests.end_to_end.conftest import measured, plan
-from tests.waiting import until
+from tests.waiting import children, runs, until
 
 from xdplab import labs
 from xdplab.deploy.native import build_tool
@@ -110,21 +109,9 @@ def test_whoever_is_not_root_is_told_what_to_ask_for(monkeypatch: pytest.MonkeyP
 def test_nothing_is_left_when_the_keeper_is_killed(lab: tap.TapLab) -> None:
     """The last test of this lab."""
     (row,) = [row for row in KEEPERS.status(0) if row["lab"] == NAME]
-    tree = [*_children(row["pid"]), *(pid for child in _children(row["pid"]) for pid in _children(child))]
+    tree = [*children(row["pid"]), *(pid for child in children(row["pid"]) for pid in children(child))]
     assert len(tree) >= 3  # QEMU, the holder of the namespace, and its PID 1
     os.kill(row["pid"], signal.SIGKILL)
-    assert until(lambda: not any(map(_runs, tree)), 5.0)
+    assert until(lambda: not any(map(runs, tree)), 5.0)
     assert tap.tap_link.INTERFACE not in subprocess.check_output(["ip", "-br", "link"], text=True)
     assert not any(row["lab"] == NAME for row in KEEPERS.status(0))
-
-
-def _children(pid: int) -> list[int]:
-    with contextlib.suppress(OSError):
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return []
-
-
-def _runs(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    return False
