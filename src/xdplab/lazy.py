@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -18,9 +24,27 @@ class _Lazy:
         return getattr(importlib.import_module(self._name), attribute)
 
 
-def lazy(name: str) -> Any:
-    """Return the module of that name; it is loaded on the first access to it.
+lazy: Callable[[str], Any] = _Lazy
+"""For a module that no import may name, such as one of a plug-in."""
+_ONE_BLOCK = Lock()
 
-    For readers and type checkers the same module is imported as usual, under ``TYPE_CHECKING``.
-    """
-    return _Lazy(name)
+
+@contextmanager
+def lazily() -> Iterator[None]:
+    """Let what a block imports wait until it is used, as ``lazy import`` does from Python 3.15 on; modules only."""
+    with _ONE_BLOCK:
+        block, usual = sys._getframe(2).f_globals, builtins.__import__
+
+        def stand_in(name: str, *rest: Any, **more: Any) -> Any:
+            if not rest or rest[0] is not block:  # another thread imports
+                return usual(name, *rest, **more)
+            if rest[2]:  # from NAME import …
+                return SimpleNamespace(**{module: _Lazy(f"{name}.{module}") for module in rest[2]})
+            below = name.partition(".")[2]
+            return SimpleNamespace(**{below: _Lazy(name)}) if below else _Lazy(name)
+
+        builtins.__import__ = stand_in
+        try:
+            yield
+        finally:
+            builtins.__import__ = usual

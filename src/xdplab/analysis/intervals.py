@@ -6,19 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp, nan, sqrt
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from xdplab.errors import XdplabError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 
-if TYPE_CHECKING:
+with lazily():
     from scipy import special as special
-else:
-    special = lazy("scipy.special")
 
 CONFIDENCE = 0.95
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 
-if TYPE_CHECKING:
+with lazily():  # who measures reads rows, too, but no table
     import pandas as pd
-else:
-    pd = lazy("pandas")  # who measures reads rows, too, but no table
 
 Row = Mapping[str, object]
 

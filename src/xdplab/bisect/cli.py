@@ -17,18 +17,16 @@ from xdplab.cli.lab import tested_kernels
 from xdplab.cli.options import PATH, options_as
 from xdplab.cli.programs import ProgramSettings, user_program_options
 from xdplab.errors import PlanError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.studies.cost.points import KERNEL
 from xdplab.text import step
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.bisect import counting, gitrun, notes, racing, revisions
     from xdplab.bisect import search as searching
+
+if TYPE_CHECKING:
     from xdplab.bisect.search import Judged, Revision, Revisions
-else:
-    counting, notes = lazy("xdplab.bisect.counting"), lazy("xdplab.bisect.notes")
-    racing, revisions = lazy("xdplab.bisect.racing"), lazy("xdplab.bisect.revisions")
-    gitrun, searching = lazy("xdplab.bisect.gitrun"), lazy("xdplab.bisect.search")
 
 MODES = ("native", "generic", "test_run")
 

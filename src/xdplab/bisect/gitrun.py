@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from xdplab.errors import PlanError, XdplabError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.studies.cost.points import CostRequest
 
-if TYPE_CHECKING:
+with lazily():  # a command line is checked, and completed, without them
     from xdplab.bisect import counting
-    from xdplab.bisect.search import Judged
     from xdplab.studies.cost import gate
-else:  # a command line is checked, and completed, without them
-    counting, gate = lazy("xdplab.bisect.counting"), lazy("xdplab.studies.cost.gate")
+
+if TYPE_CHECKING:
+    from xdplab.bisect.search import Judged
 
 EXIT_CODES = {"good": 0, "bad": 1, "skip": 125}
 ENDS_THE_SEARCH = 255

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from xdplab.analysis import MARGIN
 from xdplab.cli.common import AS_JSON, RunPath, format_option, in_lab, print_json, show_frame, tell
 from xdplab.cli.options import PATH, Sharing
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.studies.kinds import open_run
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.claims import judged
     from xdplab.cli import ktap
     from xdplab.cli import run as running
     from xdplab.studies import report
-else:
-    ktap, judged = lazy("xdplab.cli.ktap"), lazy("xdplab.claims.judged")
-    running, report = lazy("xdplab.cli.run"), lazy("xdplab.studies.report")
 
 CLAIMS_FILE = click.option(
     "--file", "file", type=click.Path(path_type=Path), metavar="CLAIMS.yaml", help="Claims instead of the run's own."

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -28,7 +28,7 @@ from xdplab.claims.points import (
     words_of,
 )
 from xdplab.errors import PlanError, ResultsError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.plan import Plan, load_plan
 from xdplab.plan.model import CLAIMS_FILE
 from xdplab.resources import cache_root
@@ -38,10 +38,8 @@ from xdplab.studies.kinds import open_run
 from xdplab.studies.tables import markdown
 from xdplab.text import many
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.studies import report
-else:
-    report = lazy("xdplab.studies.report")
 
 CODES: dict[ClaimVerdict, int] = {HOLDS: 0, REFUTED: 1, OPEN: 2}
 """The exit code of an answer."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdplab.absent import Absent
 from xdplab.analysis import QUEUED
@@ -15,7 +15,7 @@ from xdplab.analysis.values import Row, is_null, number, records, text
 from xdplab.analysis.verdicts import is_senders_rate
 from xdplab.claims.grammar import Claim, Sentence, sentences
 from xdplab.errors import PlanError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.plan import Plan, points_of
 from xdplab.plan.factors import BY_COLUMN, BY_NAME, FACTORS, of_program
 from xdplab.run.frames import NULL_REASONS
@@ -23,15 +23,11 @@ from xdplab.studies.kind import Run
 from xdplab.yaml_errors import line_of
 from xdplab.yaml_file import composed
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.studies import comparing
     from xdplab.studies.cost import gate, measurement
     from xdplab.studies.search import rows as searches
     from xdplab.studies.traffic import columns
-else:
-    comparing, gate = lazy("xdplab.studies.comparing"), lazy("xdplab.studies.cost.gate")
-    measurement = lazy("xdplab.studies.cost.measurement")
-    searches, columns = lazy("xdplab.studies.search.rows"), lazy("xdplab.studies.traffic.columns")
 
 _AS_MEASURED = frozenset({"lab", "kernel", "arrangement"})
 """Factors that a plan may leave to the lab."""

@@ -22,27 +22,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from xdplab.errors import PlanError, XdplabError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.text import visible
+
+with lazily():
+    from xdplab.cli import bar, ktap, screen
+    from xdplab.plan import model
+    from xdplab.run import frames, listing, progress
+    from xdplab.studies import kept, tables
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from xdplab.cli import bar, ktap, screen
     from xdplab.cli.ktap import KtapCase
     from xdplab.figures.outcome import Drawn
-    from xdplab.plan import model
-    from xdplab.run import frames, listing, progress
     from xdplab.run.progress import Observer
     from xdplab.run.rundir import RunDirectory
-    from xdplab.studies import kept, tables
     from xdplab.studies.kept import RunAnswer
-else:
-    bar = lazy("xdplab.cli.bar")
-    screen, listing = lazy("xdplab.cli.screen"), lazy("xdplab.run.listing")
-    frames, ktap, progress = lazy("xdplab.run.frames"), lazy("xdplab.cli.ktap"), lazy("xdplab.run.progress")
-    model, tables = lazy("xdplab.plan.model"), lazy("xdplab.studies.tables")
-    kept = lazy("xdplab.studies.kept")
 
 F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED = 130

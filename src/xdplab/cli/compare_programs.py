@@ -11,14 +11,14 @@ import click
 from xdplab.cli.common import print_json, show_frame, tell
 from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.studies.kinds import open_run
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.studies.verifier import compare_programs
+
+if TYPE_CHECKING:
     from xdplab.studies.verifier.compare_programs import ComparisonOptions, Side
-else:
-    compare_programs = lazy("xdplab.studies.verifier.compare_programs")
 
 CSV = ".csv"
 

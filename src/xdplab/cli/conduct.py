@@ -13,29 +13,25 @@ from click.core import ParameterSource
 
 from xdplab.cli.common import NOTHING_VALID, figure_facts, observer_of, print_json, results_facts, show_meaning, tell
 from xdplab.errors import ResultsError, UnsupportedError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.text import step
+
+with lazily():
+    from xdplab.cli import screen
+    from xdplab.figures import outcome
+    from xdplab.run import rundir, watching
+    from xdplab.studies import kept, maker
+    from xdplab.studies import kind as kinds
+    from xdplab.studies import kinds as openable
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from xdplab.cli import screen
     from xdplab.cli.options import StudyRun
-    from xdplab.figures import outcome
     from xdplab.figures.outcome import Drawn
-    from xdplab.run import rundir, watching
     from xdplab.run.progress import Observer
     from xdplab.run.state import RunState
-    from xdplab.studies import kept, maker
-    from xdplab.studies import kind as kinds
-    from xdplab.studies import kinds as openable
     from xdplab.studies.kind import Kind, Run
-else:
-    screen = lazy("xdplab.cli.screen")
-    outcome = lazy("xdplab.figures.outcome")
-    kinds, rundir = lazy("xdplab.studies.kind"), lazy("xdplab.run.rundir")
-    openable, maker = lazy("xdplab.studies.kinds"), lazy("xdplab.studies.maker")
-    kept, watching = lazy("xdplab.studies.kept"), lazy("xdplab.run.watching")
 
 D = TypeVar("D", bound="DataclassInstance")
 

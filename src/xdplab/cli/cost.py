@@ -20,25 +20,22 @@ from xdplab.cli.options import PATH, StudyRun, options_as, study_run_options
 from xdplab.cli.programs import ProgramSettings, user_program_options
 from xdplab.cli.study import request_options, requested
 from xdplab.errors import PlanError, ProgramError, UnsupportedError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.studies.cost import trackers
 from xdplab.studies.cost.points import KERNEL, MODES, CostRequest, kernel_of, smallest
 from xdplab.text import step
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab import compiler
     from xdplab.cli import ktap
     from xdplab.run import progress
     from xdplab.studies import kind as kinds
     from xdplab.studies import kinds as openable
     from xdplab.studies.cost import gate, stacks
+
+if TYPE_CHECKING:
     from xdplab.studies.cost.gate import Case
     from xdplab.studies.kind import Run
-else:
-    compiler = lazy("xdplab.compiler")
-    ktap, progress = lazy("xdplab.cli.ktap"), lazy("xdplab.run.progress")
-    gate, stacks = lazy("xdplab.studies.cost.gate"), lazy("xdplab.studies.cost.stacks")
-    kinds, openable = lazy("xdplab.studies.kind"), lazy("xdplab.studies.kinds")
 
 DIFFERS = 1
 EXIT_CODES = {"no more": 0, "more": DIFFERS, "not comparable": 2}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -19,17 +19,14 @@ from xdplab.cli.plan import find_plan
 from xdplab.cli.programs import ProgramSettings, user_program_options
 from xdplab.cli.study import request_options, requested
 from xdplab.errors import FigureError, PlanError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.run.disk import write_whole
 from xdplab.studies.cost.points import AF_XDP, MODES, CostRequest, smallest
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.studies import bundle as bundles
     from xdplab.studies import kinds as openable
     from xdplab.studies.cost import kernel_page, kernels
-else:
-    bundles, openable = lazy("xdplab.studies.bundle"), lazy("xdplab.studies.kinds")
-    kernels, kernel_page = lazy("xdplab.studies.cost.kernels"), lazy("xdplab.studies.cost.kernel_page")
 
 DISAGREE = 1
 STUDY = "cost"

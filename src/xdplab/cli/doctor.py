@@ -11,21 +11,18 @@ import click
 
 from xdplab.cli.common import AS_JSON, fitted, print_json, show, tell
 from xdplab.errors import HostError, LabError, UnsupportedError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab import labs
     from xdplab.deploy import device
-    from xdplab.deploy.queues import Endpoint
     from xdplab.doctor import checks, hardware, machine, tune
+    from xdplab.studies.traffic import session
+
+if TYPE_CHECKING:
+    from xdplab.deploy.queues import Endpoint
     from xdplab.doctor.checks import Judgement, Row
     from xdplab.labs import Lab
-    from xdplab.studies.traffic import session
-else:
-    labs, checks = lazy("xdplab.labs"), lazy("xdplab.doctor.checks")
-    machine, tune = lazy("xdplab.doctor.machine"), lazy("xdplab.doctor.tune")
-    device, hardware = lazy("xdplab.deploy.device"), lazy("xdplab.doctor.hardware")
-    session = lazy("xdplab.studies.traffic.session")
 
 PROBLEM = 1
 BROADEST = 100

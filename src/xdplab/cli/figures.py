@@ -28,26 +28,22 @@ from xdplab.cli.compare_programs import Judging, Which, judging_options, show_pr
 from xdplab.cli.options import PATH, PICTURE_FORMATS, options_as
 from xdplab.errors import FigureError, PlanError, ResultsError
 from xdplab.figures.styles import STYLES, VENUES
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.run.gone import warn_gone
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import kept
 from xdplab.studies.kinds import open_run
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.figures import album, outcome
     from xdplab.run import frames
     from xdplab.studies import plain_audit
-    from xdplab.studies.comparing import ComparedRuns
-    from xdplab.studies.kind import Run
     from xdplab.studies.traffic import comparison as comparisons
     from xdplab.studies.traffic import kind as traffic_kind
-else:
-    album, outcome = lazy("xdplab.figures.album"), lazy("xdplab.figures.outcome")
-    frames = lazy("xdplab.run.frames")
-    plain_audit = lazy("xdplab.studies.plain_audit")
-    comparisons = lazy("xdplab.studies.traffic.comparison")
-    traffic_kind = lazy("xdplab.studies.traffic.kind")
+
+if TYPE_CHECKING:
+    from xdplab.studies.comparing import ComparedRuns
+    from xdplab.studies.kind import Run
 
 RUN = click.argument("directory", metavar="RUN", type=RunPath())
 

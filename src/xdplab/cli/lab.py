@@ -20,14 +20,13 @@ import click
 from xdplab.cli.common import AS_JSON, Verb, Verbs, ask_on_terminal, echo, in_lab, print_json, show, tell
 from xdplab.cli.options import STEAL
 from xdplab.errors import HostError, LabInUseError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.text import iso
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab import labs
     from xdplab.deploy import device, dpdk, kernel_settings
     from xdplab.doctor import tune as doctor_tune
-    from xdplab.hosts import Process
     from xdplab.labs import base
     from xdplab.labs import cache as disk
     from xdplab.labs.servers import host as server_host
@@ -36,15 +35,9 @@ if TYPE_CHECKING:
     from xdplab.labs.vm import architectures, qemu
     from xdplab.labs.vm import kernels as cache
     from xdplab.studies.traffic import session
-else:
-    inventories, server_host = lazy("xdplab.labs.servers.inventory"), lazy("xdplab.labs.servers.host")
-    device, dpdk = lazy("xdplab.deploy.device"), lazy("xdplab.deploy.dpdk")
-    kernel_settings = lazy("xdplab.deploy.kernel_settings")
-    doctor_tune, session = lazy("xdplab.doctor.tune"), lazy("xdplab.studies.traffic.session")
-    labs, base, disk = lazy("xdplab.labs"), lazy("xdplab.labs.base"), lazy("xdplab.labs.cache")
-    package = lazy("xdplab.labs.uml.package")
-    cache, qemu = lazy("xdplab.labs.vm.kernels"), lazy("xdplab.labs.vm.qemu")
-    architectures = lazy("xdplab.labs.vm.architectures")
+
+if TYPE_CHECKING:
+    from xdplab.hosts import Process
 
 _for_user = click.option("--for-user", metavar="UID|NAME", help="The lab's owner (by default you).")
 _name = click.argument("name", required=False)

@@ -13,15 +13,15 @@ import click
 from xdplab.cli.common import AS_JSON, F, RunPath
 from xdplab.errors import LabError
 from xdplab.figures import DEFAULT_FORMATS, FORMATS
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
+
+with lazily():
+    from xdplab.studies import kind as kinds
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from xdplab.labs import Lab
-    from xdplab.studies import kind as kinds
-else:
-    kinds = lazy("xdplab.studies.kind")
 
 PATH = click.Path(path_type=Path)
 

@@ -16,22 +16,19 @@ import click
 from xdplab.cli.common import AS_JSON, echo, in_lab, parse_only, print_json, show, tell
 from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.resources import shipped
 
-if TYPE_CHECKING:
+with lazily():
+    import difflib  # few names are wrong
+
     import xdplab.plan as plans
     from xdplab import labs
-    from xdplab.plan import Trial, factors, reference
+    from xdplab.plan import factors, reference
     from xdplab.studies.traffic import checks, run_files
-else:
-    labs = lazy("xdplab.labs")
-    plans, reference = lazy("xdplab.plan"), lazy("xdplab.plan.reference")
-    factors = lazy("xdplab.plan.factors")
-    run_files = lazy("xdplab.studies.traffic.run_files")
-    checks = lazy("xdplab.studies.traffic.checks")
 
-difflib = lazy("difflib")  # few names are wrong
+if TYPE_CHECKING:
+    from xdplab.plan import Trial
 
 PLAN_OR_NAME = click.argument("plan", metavar="PLAN", default="quick")
 

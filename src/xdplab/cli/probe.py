@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 import click
 
 from xdplab.cli.common import AS_JSON, in_lab, print_json, show, tell
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.run.disk import replacing
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.studies.probe import asking, bench, page
+
+if TYPE_CHECKING:
     from xdplab.studies.probe.answers import ProbedPort
-else:
-    asking, bench = lazy("xdplab.studies.probe.asking"), lazy("xdplab.studies.probe.bench")
-    page = lazy("xdplab.studies.probe.page")
 
 DISAGREES = 1
 

@@ -17,22 +17,19 @@ import click
 from xdplab.cli.common import AS_JSON, echo, in_lab, print_json, tell
 from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.programs.spec import FORMS, MAP_TYPES, OPS, ProgramSpec
 
-if TYPE_CHECKING:
+with lazily():
     import yaml
 
     from xdplab import labs, yaml_file
     from xdplab.deploy import native
     from xdplab.plan import maps as contents
     from xdplab.programs import onhost, program, proof
+
+if TYPE_CHECKING:
     from xdplab.programs.program import Program
-else:
-    yaml, yaml_file, contents = lazy("yaml"), lazy("xdplab.yaml_file"), lazy("xdplab.plan.maps")
-    native, labs = lazy("xdplab.deploy.native"), lazy("xdplab.labs")
-    onhost, proof = lazy("xdplab.programs.onhost"), lazy("xdplab.programs.proof")
-    program = lazy("xdplab.programs.program")
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -16,25 +16,22 @@ from xdplab.cli.options import PATH, options_as
 from xdplab.cli.plan import require_labs, tell_extent
 from xdplab.cli.programs import ProgramSettings, user_program_options
 from xdplab.errors import PlanError, UnsupportedError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.programs.spec import WORKLOADS
+
+with lazily():
+    from xdplab.cli import cost, ktap
+    from xdplab.plan import model
+    from xdplab.studies import comparing
+    from xdplab.studies.traffic import kind, run_files, runs, turns
+    from xdplab.studies.traffic import race as races
 
 if TYPE_CHECKING:
     from xdplab.analysis.decide.race import Outcome
-    from xdplab.cli import cost, ktap
-    from xdplab.plan import Plan, model
+    from xdplab.plan import Plan
     from xdplab.run.progress import Observer
     from xdplab.run.state import RunState
-    from xdplab.studies import comparing
     from xdplab.studies.cost import gate
-    from xdplab.studies.traffic import kind, run_files, runs, turns
-    from xdplab.studies.traffic import race as races
-else:
-    cost, ktap = lazy("xdplab.cli.cost"), lazy("xdplab.cli.ktap")
-    model = lazy("xdplab.plan.model")
-    comparing, kind = lazy("xdplab.studies.comparing"), lazy("xdplab.studies.traffic.kind")
-    races, run_files = lazy("xdplab.studies.traffic.race"), lazy("xdplab.studies.traffic.run_files")
-    runs, turns = lazy("xdplab.studies.traffic.runs"), lazy("xdplab.studies.traffic.turns")
 
 
 @dataclass(frozen=True)

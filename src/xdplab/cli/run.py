@@ -26,30 +26,23 @@ from xdplab.cli.conduct import conduct, conduct_study, exit_code
 from xdplab.cli.options import PATH, Sharing, StudyRun, options_as, sharing_options
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_labs, require_timed, tell_extent
 from xdplab.errors import PlanError, ResultsError, XdplabError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 
-if TYPE_CHECKING:
-    import xdplab.plan as plans
+with lazily():
     from xdplab.figures import outcome
-    from xdplab.plan import Plan, model
+    from xdplab.plan import model
     from xdplab.run import listing, rundir
-    from xdplab.run.progress import Observer
-    from xdplab.run.rundir import RunDirectory
-    from xdplab.run.state import AnyTrial, Attempt, RunState
     from xdplab.studies import kept, kinds, maker
-    from xdplab.studies.kind import Run
     from xdplab.studies.search import kind as search_kind
     from xdplab.studies.traffic import fleet, run_files, runs, turns
     from xdplab.studies.traffic import kind as traffic_kind
-else:
-    plans, run_files = lazy("xdplab.plan"), lazy("xdplab.studies.traffic.run_files")
-    model, listing = lazy("xdplab.plan.model"), lazy("xdplab.run.listing")
-    traffic_kind, outcome = lazy("xdplab.studies.traffic.kind"), lazy("xdplab.figures.outcome")
-    search_kind = lazy("xdplab.studies.search.kind")
-    kinds, maker = lazy("xdplab.studies.kinds"), lazy("xdplab.studies.maker")
-    rundir, kept = lazy("xdplab.run.rundir"), lazy("xdplab.studies.kept")
-    fleet, runs = lazy("xdplab.studies.traffic.fleet"), lazy("xdplab.studies.traffic.runs")
-    turns = lazy("xdplab.studies.traffic.turns")
+
+if TYPE_CHECKING:
+    from xdplab.plan import Plan
+    from xdplab.run.progress import Observer
+    from xdplab.run.rundir import RunDirectory
+    from xdplab.run.state import AnyTrial, Attempt, RunState
+    from xdplab.studies.kind import Run
 
 FIRST, LEFT_S = "throughput", 30.0
 """The figure drawn after a run's first repetition, and the minimum remaining time for which it is drawn."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,22 +14,18 @@ from xdplab.analysis import MARGIN
 from xdplab.cli.common import AS_JSON, FORMAT, RunPath, Verb, Verbs, print_json, show, show_frame, tell
 from xdplab.cli.options import options_as
 from xdplab.errors import PlanError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import kept
 from xdplab.studies.kinds import open_run
 from xdplab.text import many, size
 
-if TYPE_CHECKING:
+with lazily():
     import pandas as pd
 
     from xdplab.run import listing
     from xdplab.studies import bundle as bundles
     from xdplab.studies import report as pages
-else:
-    pd, listing = lazy("pandas"), lazy("xdplab.run.listing")
-    pages, bundles = lazy("xdplab.studies.report"), lazy("xdplab.studies.bundle")
-    bundles = lazy("xdplab.studies.bundle")
 
 
 @dataclasses.dataclass(frozen=True)

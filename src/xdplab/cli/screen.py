@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.text import colour_system, visible
 
-if TYPE_CHECKING:
+with lazily():
     from rich import cells as rich_cells
+
+if TYPE_CHECKING:
     from rich.console import Console
-else:
-    rich_cells = lazy("rich.cells")
 
 WIDE = 10_000
 """Width of an output that is not a terminal: in a file or a pipe, lines are not broken."""

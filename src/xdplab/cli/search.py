@@ -13,19 +13,17 @@ from xdplab.cli.conduct import conduct
 from xdplab.cli.options import PATH, Sharing, options_as, sharing_options
 from xdplab.cli.plan import PLAN_OR_NAME, find_plan, require_timed
 from xdplab.errors import ResultsError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.studies.kinds import open_run
 from xdplab.studies.search.profile import PROFILES, profile
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.plan import model
-    from xdplab.studies.kind import Run, Where
     from xdplab.studies.search import kind, rows
     from xdplab.studies.traffic import turns
-else:
-    kind = lazy("xdplab.studies.search.kind")
-    model = lazy("xdplab.plan.model")
-    rows, turns = lazy("xdplab.studies.search.rows"), lazy("xdplab.studies.traffic.turns")
+
+if TYPE_CHECKING:
+    from xdplab.studies.kind import Run, Where
 
 
 @dataclass(frozen=True)

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from xdplab.cli.common import AS_JSON, SCRIPT_FORMAT, in_lab, observer_of, print_json, show, tell
 from xdplab.cli.plan import find_plan, require_timed
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.run.disk import replacing
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.cli import ktap
     from xdplab.plan import model
     from xdplab.run import progress
     from xdplab.studies.traffic import comparison, turns
     from xdplab.studies.traffic import selftest as controls
-else:
-    ktap = lazy("xdplab.cli.ktap")
-    progress = lazy("xdplab.run.progress")
-    turns, controls = lazy("xdplab.studies.traffic.turns"), lazy("xdplab.studies.traffic.selftest")
-    model = lazy("xdplab.plan.model")
-    comparison = lazy("xdplab.studies.traffic.comparison")
 
 
 @click.command()

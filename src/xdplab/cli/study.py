@@ -19,18 +19,16 @@ import click
 from xdplab.cli.common import Verb, Verbs, echo, said_once
 from xdplab.cli.options import StudyRun, study_run_options
 from xdplab.errors import PlanError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.cli import conduct
     from xdplab.studies import environment, kinds, published
+    from xdplab.studies.verifier import runs
+
+if TYPE_CHECKING:
     from xdplab.studies.kind import Run
     from xdplab.studies.points import Option, R, StudyRequest
-    from xdplab.studies.verifier import runs
-else:
-    kinds, conduct = lazy("xdplab.studies.kinds"), lazy("xdplab.cli.conduct")
-    environment, published = lazy("xdplab.studies.environment"), lazy("xdplab.studies.published")
-    runs = lazy("xdplab.studies.verifier.runs")
 
 F = TypeVar("F", bound=Callable[..., Any])
 

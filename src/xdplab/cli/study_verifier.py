@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,16 +18,12 @@ from xdplab.cli.options import StudyRun, study_run_options
 from xdplab.cli.study import request_options, requested
 from xdplab.errors import PlanError, XdplabError
 from xdplab.labs.base import HOST
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.studies.kinds import kind_named
 from xdplab.studies.verifier.points import PROGRAM_FLAGS, VerifierRequest, smallest
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.studies.verifier import compare_programs, hotspots, machines
-else:
-    compare_programs = lazy("xdplab.studies.verifier.compare_programs")
-    machines = lazy("xdplab.studies.verifier.machines")
-    hotspots = lazy("xdplab.studies.verifier.hotspots")
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 FLAGS = click.Choice(tuple(PROGRAM_FLAGS))

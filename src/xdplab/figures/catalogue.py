@@ -37,15 +37,15 @@ from xdplab.figures.factors import (
 )
 from xdplab.figures.marks import View
 from xdplab.figures.views import need, only
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
+
+with lazily():
+    from xdplab.figures import draw as drawer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from xdplab.figures import draw as drawer
     from xdplab.figures.draw import Panels
-else:
-    drawer = lazy("xdplab.figures.draw")
 
 
 @dataclass(frozen=True)

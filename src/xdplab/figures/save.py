@@ -28,19 +28,19 @@ from xdplab.errors import HostError
 from xdplab.figures.factors import FigureFiles
 from xdplab.figures.marks import View
 from xdplab.figures.styles import Style, applied
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.run.disk import write_whole
 from xdplab.text import visible
+
+with lazily():
+    from xdplab.figures import draw as drawing
+    from xdplab.figures import letters, pointer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from xdplab.figures import draw as drawing
-    from xdplab.figures import letters, pointer
     from xdplab.figures.draw import Panels
-else:
-    drawing, letters, pointer = map(lazy, ("xdplab.figures.draw", "xdplab.figures.letters", "xdplab.figures.pointer"))
 
 # A date in the file would make equal figures differ.
 UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}

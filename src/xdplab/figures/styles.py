@@ -6,15 +6,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdplab.errors import FigureError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 
-if TYPE_CHECKING:
+with lazily():
     import matplotlib as mpl
-else:
-    mpl = lazy("matplotlib")
 
 
 @dataclass(frozen=True)

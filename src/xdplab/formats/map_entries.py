@@ -11,20 +11,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import permutations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdplab.errors import PlanError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.plan.maps import PAIR, Row, pairs
 
-if TYPE_CHECKING:
+with lazily():
     import pyarrow as arrow
     import pyarrow.compute as arrow_compute
     import pyarrow.csv as arrow_csv
-else:
-    arrow = lazy("pyarrow")
-    arrow_compute = lazy("pyarrow.compute")
-    arrow_csv = lazy("pyarrow.csv")
 
 Column = tuple[list[Any], Sequence[Any]]
 """The steps to a field, such as ``["key", "src"]``, and its value in each entry: an Arrow array if all are texts, or

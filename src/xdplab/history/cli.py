@@ -12,19 +12,16 @@ import click
 
 from xdplab.cli.common import AS_JSON, print_json, show, tell
 from xdplab.errors import PlanError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.text import size
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+with lazily():
     from xdplab.history import changes, shown, table
     from xdplab.history import page as pages
     from xdplab.run import disk, frames
-else:
-    changes, shown = lazy("xdplab.history.changes"), lazy("xdplab.history.shown")
-    table, pages = lazy("xdplab.history.table"), lazy("xdplab.history.page")
-    disk, frames = lazy("xdplab.run.disk"), lazy("xdplab.run.frames")
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def _where(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -18,23 +18,19 @@ from xdplab.analysis.series import SERIES, label_of
 from xdplab.analysis.summary import VALUES, is_latency, spread_of, that_count
 from xdplab.analysis.values import is_null, number, records
 from xdplab.errors import ResultsError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.plan.factors import FACTORS
 from xdplab.run.frames import NULL_REASONS
 from xdplab.studies.kind import Run
 from xdplab.studies.points import place_in
 from xdplab.text import many
 
-if TYPE_CHECKING:
+with lazily():
     import pyarrow.parquet as pq
 
     from xdplab.studies import comparing
     from xdplab.studies.cost import gate
     from xdplab.studies.search import rows as searches
-else:
-    pq = lazy("pyarrow.parquet")
-    comparing, gate = lazy("xdplab.studies.comparing"), lazy("xdplab.studies.cost.gate")
-    searches = lazy("xdplab.studies.search.rows")
 
 Cells = dict[str, Any]
 _ONE = Absent("one repetition has no interval")

@@ -11,23 +11,9 @@ from typing import Any, Protocol, cast
 
 from xdplab.errors import LabError
 from xdplab.labs import keeper_socket
-from xdplab.labs.base import Arrangement, Lab
+from xdplab.labs.base import Arrangement as Arrangement
+from xdplab.labs.base import Lab as Lab
 from xdplab.labs.control import owner, user_name
-
-__all__ = [
-    "Arrangement",
-    "Lab",
-    "counts",
-    "default_arrangement",
-    "down",
-    "of_others",
-    "open_lab",
-    "require_name",
-    "status",
-    "up",
-    "use_lab",
-    "used_by",
-]
 
 
 class Labs(Protocol):

@@ -13,22 +13,18 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdplab.errors import HostError, LabError, LabInUseError, XdplabError
 from xdplab.labs import cache, control, keeper_socket
 from xdplab.labs.base import LinkEnds
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.run.disk import is_listed
 from xdplab.text import SOON_S, duration
 
-if TYPE_CHECKING:
+with lazily():  # paramiko takes longer to load than most commands
     from xdplab.hosts import ssh
     from xdplab.run import rundir, state, waiting
-else:
-    ssh = lazy("xdplab.hosts.ssh")  # paramiko takes longer to load than most commands
-    rundir, state = lazy("xdplab.run.rundir"), lazy("xdplab.run.state")
-    waiting = lazy("xdplab.run.waiting")
 
 DEFAULT = "default"
 """The instance of a kind's name alone, where that is no kernel's."""

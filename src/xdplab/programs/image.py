@@ -6,20 +6,16 @@ import io
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from xdplab.errors import ProgramError, XdplabError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 
-if TYPE_CHECKING:
+with lazily():  # who reads tables reads no object
     from elftools import construct
     from elftools.common import exceptions
     from elftools.elf import elffile, sections
     from elftools.elf import relocation as relocations
-else:  # who reads tables reads no object
-    construct, exceptions = lazy("elftools.construct"), lazy("elftools.common.exceptions")
-    elffile, sections = lazy("elftools.elf.elffile"), lazy("elftools.elf.sections")
-    relocations = lazy("elftools.elf.relocation")
 
 T = TypeVar("T")
 INSN_BYTES = 8

@@ -17,23 +17,21 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from xdplab.errors import PlanError
 from xdplab.formats.map_entries import Column, columns_of, rows_of
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.plan.maps import PAIR, Row
 from xdplab.programs.btf import Btf, BtfField, BtfType
 from xdplab.programs.build import Filling
 from xdplab.programs.image import section_of
 
-if TYPE_CHECKING:
+with lazily():
     import numpy as np
-    import numpy.typing as npt
     import pyarrow as arrow
     import pyarrow.compute as arrow_compute
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
     Bytes = npt.NDArray[np.uint8]
-else:
-    np = lazy("numpy")
-    arrow = lazy("pyarrow")
-    arrow_compute = lazy("pyarrow.compute")
 
 _NETWORK_ORDER = ("__be16", "__be32", "__be64", "be16", "be32", "be64")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")

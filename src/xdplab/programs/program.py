@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import PlanError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.programs.spec import WORKLOADS, ProgramSpec, UserProgram
 from xdplab.resources import cache_root
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.programs import build, proof
+
+if TYPE_CHECKING:
     from xdplab.programs.build import BuiltProgram
     from xdplab.programs.proof import Proof
-else:
-    build, proof = lazy("xdplab.programs.build"), lazy("xdplab.programs.proof")
 
 _SHOWN_LINES = 400
 

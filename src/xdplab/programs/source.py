@@ -12,22 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdplab.errors import ProgramError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.programs.spec import BLOCK, OUT_PORT, SLOT_BYTES, WORD_BYTES, ProgramSpec
 from xdplab.resources import shipped
 
-if TYPE_CHECKING:
+with lazily():
     import jinja2
-else:
-    jinja2 = lazy("jinja2")
+
+with lazily():
+    import numpy as np
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     Words = npt.NDArray[np.uint64]
-else:
-    np = lazy("numpy")
 
 
 USER_FLAGS = ("-O2", "-fPIC", "-shared")

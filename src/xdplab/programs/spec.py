@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from xdplab.errors import PlanError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
+
+with lazily():
+    from xdplab import compiler
+    from xdplab.plan import factors, maps
 
 if TYPE_CHECKING:
-    from xdplab import compiler
-    from xdplab.plan import ProgramFactors, factors, maps
-else:
-    compiler = lazy("xdplab.compiler")
-    factors, maps = lazy("xdplab.plan.factors"), lazy("xdplab.plan.maps")
+    from xdplab.plan import ProgramFactors
 
 ACCESSING = ("array", "packet", "chase", "lookup")
 HINTS = ("rx_hash", "rx_timestamp", "rx_vlan_tag")

@@ -15,16 +15,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdplab.errors import ResultsError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.run.disk import REMEDY, allocate, disk_errors, open_file, reason
 
-if TYPE_CHECKING:
+with lazily():
     import pydantic_core
-else:
-    pydantic_core = lazy("pydantic_core")
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """What a journal may call a run, a trial, a program: a part of a path that leads nowhere else."""

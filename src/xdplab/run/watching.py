@@ -5,18 +5,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.run.progress import to_go
 from xdplab.run.state import RunState
 from xdplab.text import colour_system, visible
 
-if TYPE_CHECKING:
+with lazily():
     from rich import console as consoles
     from rich import progress as bars
-else:
-    consoles, bars = lazy("rich.console"), lazy("rich.progress")
 
 POLL_S = 0.5
 LINE_S = 5.0

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xdplab.errors import HostError, LabError, LabInUseError, MissingToolError, UnsupportedError
 from xdplab.hosts import Host
@@ -21,20 +20,16 @@ from xdplab.labs import Lab, require_name, use_lab
 from xdplab.labs.base import HOST, MITIGATED, OWN_KERNEL, Clock
 from xdplab.labs.vm import console, counted, kernels
 from xdplab.labs.vm.architectures import Architecture, parted
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.resources import cache_root
 from xdplab.run.waiting import WAITS
 from xdplab.studies.places import Place, is_foreign
 
-if TYPE_CHECKING:
+with lazily():  # only some studies build something for a guest
     from xdplab.deploy import native
     from xdplab.labs.guests import modules as trees
     from xdplab.labs.uml import package as uml_source
     from xdplab.labs.vm import headers
-else:  # only some studies build something for a guest
-    native, trees = lazy("xdplab.deploy.native"), lazy("xdplab.labs.guests.modules")
-    uml_source = lazy("xdplab.labs.uml.package")
-    headers = lazy("xdplab.labs.vm.headers")
 
 MOST_GUESTS = 4
 """Number of counting guests of one kernel side by side; a further study waits for one of them."""

@@ -17,24 +17,22 @@ from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import ResultsError
 from xdplab.figures.outcome import Drawn
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.resources import newest
 from xdplab.run.disk import write_whole
 from xdplab.run.journal import CheckedLines
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.kinds import open_run
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.run import frames, listing, watching
     from xdplab.run import gone as raw
-    from xdplab.run.listing import KnownRun, Progress
     from xdplab.studies import environment
+
+if TYPE_CHECKING:
+    from xdplab.run.listing import KnownRun, Progress
     from xdplab.studies.kind import Run
     from xdplab.studies.tables import Table
-else:
-    frames, watching = lazy("xdplab.run.frames"), lazy("xdplab.run.watching")
-    listing, raw = lazy("xdplab.run.listing"), lazy("xdplab.run.gone")
-    environment = lazy("xdplab.studies.environment")
 
 INPUTS = (".jsonl", ".json", ".yaml", ".parquet")
 """Ends of the files of a run's folder, not below it, from which the rest is made."""

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from xdplab.errors import ResultsError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.run.rundir import RunDirectory
 from xdplab.trust import read_source
 from xdplab.yaml_file import read_yaml
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.studies import kept
+
+if TYPE_CHECKING:
     from xdplab.studies.kind import Kind, Run
-else:
-    kept = lazy("xdplab.studies.kept")
 
 STUDIES = ("verifier", "execution", "loading", "jit", "offload", "outage", "neighbour", "cost")
 MODULES = {

@@ -20,23 +20,21 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from xdplab.errors import ResultsWarning
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.text import step
+
+with lazily():  # a maker begins before its caller has loaded more
+    from xdplab import figures as drawing
+    from xdplab.figures import save
+    from xdplab.run import watching
+    from xdplab.studies import kept, kinds
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from xdplab import figures as drawing
-    from xdplab.figures import save
     from xdplab.figures.outcome import Drawn
-    from xdplab.run import watching
     from xdplab.run.rundir import RunDirectory
-    from xdplab.studies import kept, kinds
     from xdplab.studies.kind import Run
-else:  # a maker begins before its caller has loaded more
-    drawing, save = lazy("xdplab.figures"), lazy("xdplab.figures.save")
-    kept, kinds = lazy("xdplab.studies.kept"), lazy("xdplab.studies.kinds")
-    watching = lazy("xdplab.run.watching")
 
 LIBRARIES = ("xdplab.studies.traffic.results", "xdplab.studies.traffic.audits", "pyarrow.parquet", "pyarrow.dataset")
 """What derives a run's tables and answer: most of it is libraries of tables."""

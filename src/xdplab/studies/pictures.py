@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -15,16 +15,14 @@ from xdplab.figures.factors import OF_WHAT, FigureFiles, filed, taken
 from xdplab.figures.marks import View
 from xdplab.figures.outcome import Drawn
 from xdplab.figures.save import mapped, save
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.run.disk import write_whole
 from xdplab.studies import environment
 from xdplab.studies.kind import Run
 from xdplab.studies.tables import markdown, write_tables
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.figures import draw as drawer
-else:
-    drawer = lazy("xdplab.figures.draw")
 
 MakeView = Callable[[pd.DataFrame], View]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree
 
 import pandas as pd
@@ -31,7 +31,7 @@ from xdplab.figures.outcome import Drawn
 from xdplab.figures.save import save
 from xdplab.figures.styles import sized
 from xdplab.figures.views_traffic import compare_view
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.plan.model import CLAIMS_FILE, claims_room
 from xdplab.run.disk import write_whole
 from xdplab.run.listing import note_of
@@ -45,10 +45,8 @@ from xdplab.studies.traffic import race
 from xdplab.studies.traffic.kind import is_race
 from xdplab.text import visible
 
-if TYPE_CHECKING:
+with lazily():
     import jinja2
-else:
-    jinja2 = lazy("jinja2")
 
 HERE = Path(__file__).parent
 TEMPLATE, STYLE, SCRIPT = "report.html.j2", "report.css", "report.js"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -13,20 +13,14 @@ from xdplab.cli.common import echo, tell
 from xdplab.cli.options import PICTURE_FORMATS
 from xdplab.errors import FigureError
 from xdplab.figures import DEFAULT_FORMATS
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.thesis.language import LANGUAGES
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.run import disk
     from xdplab.studies import kinds
     from xdplab.thesis import album as thesis_album
     from xdplab.thesis import conclusions, imported, published, views
-else:
-    disk, views = lazy("xdplab.run.disk"), lazy("xdplab.thesis.views")
-    kinds = lazy("xdplab.studies.kinds")
-    conclusions = lazy("xdplab.thesis.conclusions")
-    thesis_album, imported = lazy("xdplab.thesis.album"), lazy("xdplab.thesis.imported")
-    published = lazy("xdplab.thesis.published")
 
 F = TypeVar("F", bound=Callable[..., object])
 PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))

@@ -15,22 +15,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from xdplab.compiler import bpf_include_flags, find_clang, run_tool
 from xdplab.errors import ProgramError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.programs.counting import XDP_TX, sample_frame
 from xdplab.programs.image import read_image
 from xdplab.programs.machine import Interpreter, Map
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.programs import userspace
-else:
-    userspace = lazy("xdplab.programs.userspace")
 
 _FRAME_BYTES = 60
 _EXECUTABLE = 4  # SHF_EXECINSTR

@@ -29,13 +29,13 @@ from xdplab.labs.keepers import DEFAULT as DEFAULT
 from xdplab.labs.keepers import KeeperLab, Keepers
 from xdplab.labs.keepers import require_name as require_name
 from xdplab.labs.netns.host import WORK_DIR
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
+
+with lazily():  # only a run needs it, and its host
+    from xdplab.labs import receiving
 
 if TYPE_CHECKING:
     from xdplab.hosts import Host
-    from xdplab.labs import receiving
-else:
-    receiving = lazy("xdplab.labs.receiving")  # only a run needs it, and its host
 
 TOOLS = ("unshare", "setpriv", "ip", "ethtool", "sshd", "ssh-keygen", "mount")
 COMING_UP_S = 10.0

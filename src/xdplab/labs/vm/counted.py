@@ -15,7 +15,6 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xdplab.errors import HostError, LabError
 from xdplab.labs.base import ARCHITECTURE_MARK, OWN_KERNEL
@@ -24,13 +23,11 @@ from xdplab.labs.vm import architectures, console, initramfs, kernels, qemu
 from xdplab.labs.vm.architectures import Architecture
 from xdplab.labs.vm.console import ConsoleGuest, around
 from xdplab.labs.vm.kernels import Kernel
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.run.disk import write_whole
 
-if TYPE_CHECKING:
+with lazily():  # it loads elftools, and most commands boot no guest
     from xdplab.labs.vm import headers
-else:  # it loads elftools, and most commands boot no guest
-    headers = lazy("xdplab.labs.vm.headers")
 
 MEMORY_MB = 512
 DUT_MAC, TG_MAC = "02:00:00:00:00:02", "02:00:00:00:00:01"

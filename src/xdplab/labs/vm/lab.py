@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdplab.errors import LabError
 from xdplab.hosts import Host
@@ -21,12 +21,10 @@ from xdplab.labs.netns.keeper import QUEUES
 from xdplab.labs.netns.lab import NetnsLab
 from xdplab.labs.vm import kernels, qemu
 from xdplab.labs.vm.qemu import key_pair
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 
-if TYPE_CHECKING:
+with lazily():  # paramiko takes longer to load than most commands
     from xdplab.hosts import ssh
-else:
-    ssh = lazy("xdplab.hosts.ssh")  # paramiko takes longer to load than most commands
 
 DEFAULT = "6.1"
 START_S = 120.0

@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xdplab.errors import LabError, MissingToolError
 from xdplab.labs import tools
@@ -27,14 +26,11 @@ from xdplab.labs.cache import cache_dir
 from xdplab.labs.netns import host as netns_host
 from xdplab.labs.vm import initramfs, link, saved
 from xdplab.labs.vm.kernels import Kernel
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 
-if TYPE_CHECKING:
+with lazily():
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ed25519
-else:
-    serialization = lazy("cryptography.hazmat.primitives.serialization")
-    ed25519 = lazy("cryptography.hazmat.primitives.asymmetric.ed25519")
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,17 @@ import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.base import Arrangement, Cpus, GeneratorPlace
 from xdplab.labs.keepers import KeeperLab
 from xdplab.labs.receiving import place_interrupts
 from xdplab.labs.vm import kernels, lab, qemu, tap_link
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 
-if TYPE_CHECKING:
+with lazily():  # paramiko takes longer to load than most commands
     from xdplab.hosts import ssh
-else:
-    ssh = lazy("xdplab.hosts.ssh")  # paramiko takes longer to load than most commands
 
 QUEUES = 4
 """Queue pairs of virtio-net for a plan; each CPU of the guest has one more, for XDP_TX."""

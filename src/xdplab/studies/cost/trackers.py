@@ -11,14 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
+
+with lazily():
+    from xdplab.studies.cost import gate
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from xdplab.studies.cost import gate
-else:
-    gate = lazy("xdplab.studies.cost.gate")
 
 
 def _totals(table: pd.DataFrame) -> Iterator[tuple[str, str, list[dict[Hashable, Any]]]]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError
 from xdplab.labs.base import HOST
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, Benchmark, all_benchmarks
 from xdplab.studies.places import PlaceFacts, counts, harden_words
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.studies.execution import backends
-else:
-    backends = lazy("xdplab.studies.execution.backends")
 from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
 
 BACKENDS = {"interpreter": BPF, "jit": BPF, "module": MODULE, "user": USER}

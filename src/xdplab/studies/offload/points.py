@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.studies.guests import require_places
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.studies.offload import questions
-else:
-    questions = lazy("xdplab.studies.offload.questions")
 from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, option
 
 PLACES = ("vm:5.10", "vm:6.1", "vm:6.12", "vm:7.2")

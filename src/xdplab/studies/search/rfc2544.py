@@ -10,18 +10,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import mean, median, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdplab.analysis.count_rules import rewritten
 from xdplab.errors import HostError
 from xdplab.formats.generator import Burst, Histogram
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.studies.search.profile import Profile
 
-if TYPE_CHECKING:
+with lazily():  # loading it takes 0.2 to 1 s, and reading any run loads this module
     import MLRsearch
-else:
-    MLRsearch = lazy("MLRsearch")  # loading it takes 0.2 to 1 s, and reading any run loads this module
 
 MIN_SHARE = 1e-3
 """The lowest offered load, as a share of the highest. A DUT that loses frames there has no useful throughput."""

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdplab.labs import Lab, use_lab
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily, lazy
 from xdplab.plan import Plan
 from xdplab.run.progress import Observer, silent
 from xdplab.run.rundir import discarded_if_nothing_began
 from xdplab.studies.kind import Kind, Run, Where, Workplace
 from xdplab.studies.traffic.run_files import run_plan
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.studies.traffic import runs
+
+if TYPE_CHECKING:
     from xdplab.studies.traffic.runs import TrafficMethod
-else:
-    runs = lazy("xdplab.studies.traffic.runs")
 
 audits, comparison = lazy("xdplab.studies.traffic.audits"), lazy("xdplab.studies.traffic.comparison")
 pictures = lazy("xdplab.studies.traffic.pictures")

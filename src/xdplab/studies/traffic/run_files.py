@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import FormatError, PlanError, ResultsError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily, lazy
 from xdplab.plan import (
     Arrangement,
     Plan,
@@ -26,16 +26,14 @@ from xdplab.plan.points import SLICES, block_points, select
 from xdplab.run.disk import disk_errors, reason
 from xdplab.text import many
 
-if TYPE_CHECKING:
+with lazily():
     from xdplab.programs import build, spec
     from xdplab.programs import program as programs
     from xdplab.run import rundir, state
-    from xdplab.run.rundir import RunDirectory
     from xdplab.studies.traffic import pdr
-else:
-    build, programs = lazy("xdplab.programs.build"), lazy("xdplab.programs.program")
-    rundir, state = lazy("xdplab.run.rundir"), lazy("xdplab.run.state")
-    pdr, spec = lazy("xdplab.studies.traffic.pdr"), lazy("xdplab.programs.spec")
+
+if TYPE_CHECKING:
+    from xdplab.run.rundir import RunDirectory
 
 pcap = lazy("xdplab.formats.pcap")  # few plans have one
 

@@ -15,17 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xdplab.errors import PlanError, ProgramError
-from xdplab.lazy import lazy
+from xdplab.lazy import lazily
 from xdplab.programs.source import templates
 
-if TYPE_CHECKING:
+with lazily():
     import jinja2
     from jinja2 import sandbox
-else:
-    jinja2, sandbox = lazy("jinja2"), lazy("jinja2.sandbox")
 
 PROGRAMS = Path(__file__).parent / "programs"
 
