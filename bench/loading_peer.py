@@ -20,11 +20,10 @@ from xdplab.deploy.native import build_tool
 from xdplab.formats.verifier import parse_bpfverify
 from xdplab.hosts.local import LocalHost
 from xdplab.programs.program import cache_directory
-from xdplab.studies.guests import place_of
+from xdplab.studies.guests import driver, place_of
 from xdplab.studies.loading import passes, rows, runs
 from xdplab.studies.loading.passes import parse_function_graph
 from xdplab.studies.loading.points import BPF, LoadingPoint, LoadingRequest
-from xdplab.studies.placed import driver
 from xdplab.studies.places import Place
 
 MOST_APART = 0.05
