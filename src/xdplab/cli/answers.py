@@ -293,6 +293,7 @@ class HistoryRow(JsonAnswer):
     driver: str | None
     firmware: str | None
     commit: str | None
+    window: str | None
     factors: Cells
     null_reasons: dict[str, str]
 

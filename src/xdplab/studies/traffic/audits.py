@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import floor, isnan, log10
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -38,7 +38,8 @@ MOST_FITS = 10_000
 """Fits that the page lists: a run of a million trials has hundreds of thousands."""
 
 
-class Fit(NamedTuple):
+@dataclass(frozen=True)
+class Fit:
     """t = t0 + c N of one mode, queue count and repetition, over all frame sizes that the DUT limits; times in ns.
 
     ``setting`` names what else tells the run's fits apart, such as the working set or the lab.
@@ -90,7 +91,7 @@ class Audit:
     summary: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        content = {"findings": [*map(vars, self.entries)], "fits": [fit._asdict() for fit in self.fits]}
+        content = {"findings": [*map(vars, self.entries)], "fits": [*map(vars, self.fits)]}
         return {"run": self.run, **content, "labs": self.labs.to_json()}
 
     def to_markdown(self) -> str:
