@@ -398,6 +398,26 @@ def test_a_line_of_a_journal_that_is_no_event_is_named(run: RunDirectory, line: 
         list(run.journal.events())
 
 
+@pytest.mark.parametrize("files", ['{"../a":1}', '{"a":-1}', '{"a":true}', "7"])
+def test_attempts_without_their_facts_are_checked_and_what_is_not_of_trials_is_found_alone(
+    run: RunDirectory, files: str
+) -> None:
+    run.journal.append("planned", trials=["a"], blocks=[0])
+    run.journal.append("finished", **vars(attempt_of("a", facts={"lab": "b", "share": float("nan")})))
+    run.journal.append("released", trials=["a"], why="enough is known")
+    quick = list(run.journal.events("finished", facts=False))
+    (whole,) = run.journal.events("finished")
+    assert quick == [whole | {"facts": {}}]
+    assert whole["facts"]["lab"] == "b"
+    kinds = ("created", "planned", "released")
+    assert list(run.journal.events(*kinds)) == [event for event in run.journal.events() if event["event"] in kinds]
+    line = json.dumps(whole, separators=(",", ":")).replace(json.dumps(whole["files"], separators=(",", ":")), files)
+    with run.journal.path.open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(ResultsError, match="line 5 is not an event: finished"):
+        list(run.journal.events(facts=False))
+
+
 def test_status_tells_a_run_under_way_from_a_killed_and_from_a_complete_one(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from tests.studies.test_frame import WORDS, Measurer, Request
 
 from xdplab.cli import cli
 from xdplab.hosts.local import LocalHost
+from xdplab.run.journal import CheckedLines
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import provenance
 from xdplab.studies.environment import around, flat, origin, summary
@@ -172,6 +173,7 @@ def rewritten(
         if event.get("place") == place and event["when"] in when:
             change(event)
     path.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events))
+    run.directory.journal.checked = CheckedLines()  # it was of the journal before
 
 
 def changed(run: Run[Any], place: str, **answered: str) -> None:

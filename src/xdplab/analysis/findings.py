@@ -42,15 +42,10 @@ def files_of(rows: pd.DataFrame) -> tuple[str, ...]:
 def to_frame(findings: Iterable[Finding]) -> pd.DataFrame:
     """Return one row per finding; points and files comma-separated, evidence as JSON."""
     rows = [
-        {
-            "rule": finding.rule,
-            "severity": finding.severity,
-            "what": finding.what,
-            "points": ",".join(finding.points),
-            "evidence": json.dumps(finding.evidence, sort_keys=True),
-            "files": ",".join(finding.files),
-        }
-        for finding in findings
+        dict(
+            vars(f), points=",".join(f.points), files=",".join(f.files), evidence=json.dumps(f.evidence, sort_keys=True)
+        )
+        for f in findings
     ]
     return pd.DataFrame(rows, columns=["rule", "severity", "what", "points", "evidence", "files"])
 

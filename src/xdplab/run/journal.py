@@ -12,8 +12,9 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,73 +27,53 @@ with lazily():
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """What a journal may call a run, a trial, a program: a part of a path that leads nowhere else."""
-_PLAN = re.compile(r"plan(-\d+)?\.yaml")
-_MOST = 1e15
+_MOST = 10**15
+Schema = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class ValueKind:
-    """A kind of value: its name in messages, and the test for it."""
+    """A kind of value: its name in messages, and its schema for pydantic_core, which is loaded where a line is read."""
 
     text: str
-    fits: Callable[[Any], bool]
+    schema: Schema
+
+    @cached_property
+    def fits(self) -> Callable[[Any], bool]:
+        return partial(pydantic_core.SchemaValidator(self.schema).isinstance_python, strict=True)
 
 
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and NAME.fullmatch(value) is not None
+def _map_of(names: Schema, values: Schema) -> Schema:
+    return {"type": "dict", "keys_schema": names, "values_schema": values}
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and -_MOST < value < _MOST
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < _MOST
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _are_files(value: Any) -> bool:
-    """Whether it has the bytes of files by their names in a folder: a journal has hundreds of thousands of them."""
-    if not isinstance(value, dict):
-        return False
-    sizes = value.values()
-    return not value or (set(map(type, sizes)) == {int} and 0 <= min(sizes) <= max(sizes) < _MOST and _inside(*value))
-
-
-@lru_cache(maxsize=256)  # the attempts of a run have files of the same names
-def _inside(*files: str) -> bool:
-    return not any(name.startswith("/") or ".." in name.split("/") for name in files)
-
-
-def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(map(fits, value))
-
-
-def _map_of(name: Callable[[Any], bool], fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, dict) and all(map(name, value)) and all(map(fits, value.values()))
+def _keys(schemas: Mapping[str, Schema]) -> Schema:
+    """Return what has these keys; it may have others, which are not read."""
+    fields = {name: {"type": "typed-dict-field", "schema": schema} for name, schema in schemas.items()}
+    return {"type": "typed-dict", "fields": fields}
 
 
 def _or_null(kind: ValueKind) -> ValueKind:
-    return ValueKind(f"{kind.text} or null", lambda value: value is None or kind.fits(value))
+    return ValueKind(f"{kind.text} or null", {"type": "nullable", "schema": kind.schema})
 
 
-ID, TEXT = ValueKind("a name of letters, digits, . _ -", _is_name), ValueKind("text", _is_text)
-NUMBER, COUNT = ValueKind("a number", _is_number), ValueKind("a whole number from 0 on", _is_count)
-IDS, TEXTS = ValueKind("a list of names", _list_of(_is_name)), ValueKind("a list of texts", _list_of(_is_text))
-COUNTS, NUMBERS = (
-    ValueKind("a list of whole numbers", _list_of(_is_count)),
-    ValueKind("a list of numbers", _list_of(_is_number)),
+TEXT = ValueKind("text", {"type": "str"})
+ID = ValueKind("a name of letters, digits, . _ -", {"type": "str", "pattern": f"^{NAME.pattern}$"})
+NUMBER = ValueKind("a number", {"type": "float", "gt": -_MOST, "lt": _MOST, "allow_inf_nan": False})
+COUNT = ValueKind("a whole number from 0 on", {"type": "int", "ge": 0, "lt": _MOST})
+IDS, TEXTS, COUNTS, NUMBERS = (
+    ValueKind(f"a list of {of}", {"type": "list", "items_schema": kind.schema})
+    for of, kind in (("names", ID), ("texts", TEXT), ("whole numbers", COUNT), ("numbers", NUMBER))
 )
-FACTS = ValueKind("a mapping", lambda value: isinstance(value, dict))
-FLAG = ValueKind("true or false", lambda value: isinstance(value, bool))
-FILES = ValueKind("file names in the attempt with their bytes", _are_files)
-WORDS = ValueKind("a mapping of texts", _map_of(_is_text, _is_text))
-PLAN = ValueKind("the name of a plan in the run", lambda value: _is_text(value) and _PLAN.fullmatch(value) is not None)
-STATUS = ValueKind("measured, unsupported or failed", lambda value: value in ("measured", "unsupported", "failed"))
-WHEN = ValueKind("before or after", lambda value: value in ("before", "after"))
+FACTS = ValueKind("a mapping", {"type": "dict"})
+FLAG = ValueKind("true or false", {"type": "bool"})
+FILES = ValueKind("file names in the attempt with their bytes", _map_of(TEXT.schema, COUNT.schema))
+WORDS = ValueKind("a mapping of texts", _map_of(TEXT.schema, TEXT.schema))
+PLAN = ValueKind("the name of a plan in the run", {"type": "str", "pattern": r"^plan(-\d+)?\.yaml$"})
+STATUS, WHEN = (
+    ValueKind(f"{', '.join(words[:-1])} or {words[-1]}", {"type": "literal", "expected": list(words)})
+    for words in (("measured", "unsupported", "failed"), ("before", "after"))
+)
 
 EVENTS: Mapping[str, Mapping[str, ValueKind]] = {
     "created": {"run_id": ID, "kind?": TEXT},
@@ -113,20 +94,11 @@ EVENTS: Mapping[str, Mapping[str, ValueKind]] = {
     "waiting": {"why": _or_null(TEXT)},
 }  # fmt: skip
 """The fields of each event; those with a question mark may be absent. Other fields, and other events, are let be."""
+OF_TRIALS = ("started", "finished")
 
-_FIELDS = {
-    event: {name.rstrip("?"): (kind, not name.endswith("?")) for name, kind in fields.items()}
-    for event, fields in EVENTS.items()
-}
-"""The same for reading: a field's kind, and whether it is needed."""
-
-_ARE_ANSWERS = _map_of(_is_text, _map_of(_is_text, _is_text))
-
-
-def _is_of_a_lab(state: Mapping[str, Any]) -> bool:
-    sides = (state.get(name) for name in ("dut", "tg"))
-    mappings = _map_of(_is_text, FACTS.fits)
-    return _is_text(state.get("lab")) and FACTS.fits(state.get("xdplab")) and all(map(mappings, sides))
+_SIDE = _map_of(TEXT.schema, FACTS.schema)
+_ANSWERS = ValueKind("answers of a place", _map_of(TEXT.schema, WORDS.schema))
+_STATE = ValueKind("answers of a lab", _keys({"lab": TEXT.schema, "xdplab": FACTS.schema, "dut": _SIDE, "tg": _SIDE}))
 
 
 class NotAnEventError(ValueError):
@@ -135,30 +107,26 @@ class NotAnEventError(ValueError):
 
 @dataclass
 class CheckedLines:
-    """How much of a journal was checked: its bytes and lines, how often each event came, the last one, and the trials
-    it planned."""
+    """How much of a journal was checked: its bytes and lines, how often each event came, the last one's kind and time,
+    where the lines begin that are not `OF_TRIALS`, and the trials that it planned."""
 
     size: int = 0
     lines: int = 0
     last: dict[str, Any] | None = None
     counts: Counter[str] = field(default_factory=Counter)
+    places: list[int] = field(default_factory=list)
     planned: set[str] = field(default_factory=set)
 
     def take(self, line: bytes) -> dict[str, Any]:
-        """Return the event of the next line. Raises NotAnEventError."""
-        event = parsed(line)
-        kind = event["event"]
-        for name, (wanted, needed) in _FIELDS.get(kind, {}).items():
-            if name not in event:
-                if needed:
-                    raise NotAnEventError(f"{kind}.{name} is missing")
-            elif not wanted.fits(event[name]):
-                raise NotAnEventError(f"{kind}.{name} is not {wanted.text}")
+        """Return the event of the next line; that of an attempt may be without facts. Raises NotAnEventError."""
+        event = without_facts(line) or _checked(line)
         self._require_sense(event)
+        if event["event"] not in OF_TRIALS:
+            self.places.append(self.size)
         self.size += len(line)
         self.lines += 1
-        self.counts[kind] += 1
-        self.last = event
+        self.counts[event["event"]] += 1
+        self.last = {name: event[name] for name in ("event", "time")}
         return event
 
     def _require_sense(self, event: Mapping[str, Any]) -> None:
@@ -173,11 +141,46 @@ class CheckedLines:
                 if "plan" in event and lacks:
                     raise NotAnEventError(f"planned.{lacks[0]} is missing")
             case "hosts":
-                if not (_ARE_ANSWERS if "place" in event else _is_of_a_lab)(event["state"]):
+                if not (_ANSWERS if "place" in event else _STATE).fits(event["state"]):
                     raise NotAnEventError("hosts.state has not the answers of hosts")
             case "started" | "finished":
                 if event["trial_id"] not in self.planned:
                     raise NotAnEventError(f"trial {event['trial_id']} was not planned")
+                if event["event"] == "finished" and not _inside(*event["files"]):
+                    raise NotAnEventError(f"finished.files is not {FILES.text}")
+
+
+@lru_cache(maxsize=256)  # the attempts of a run have files of the same names
+def _inside(*files: str) -> bool:
+    return not any(name.startswith("/") or ".." in name.split("/") for name in files)
+
+
+def without_facts(line: bytes) -> dict[str, Any] | None:
+    """Return a ``finished`` line's event with empty facts, in half the time; None for a line to be read whole."""
+    if line.startswith(b'{"event":"finished",'):
+        with suppress(ValueError):
+            return dict(_finished().validate_json(line, strict=True))
+    return None
+
+
+@cache
+def _finished() -> pydantic_core.SchemaValidator:
+    schemas = {name.rstrip("?"): kind.schema for name, kind in EVENTS["finished"].items()}
+    schemas |= {"event": {"type": "literal", "expected": ["finished"]}, "time": NUMBER.schema}
+    schemas |= {"trial_id": TEXT.schema, "facts": _keys({})}  # a trial that was planned has such a name
+    return pydantic_core.SchemaValidator(_keys(schemas))
+
+
+def _checked(line: bytes) -> dict[str, Any]:
+    """Return the event that a line is, which has what `EVENTS` says. Raises NotAnEventError."""
+    event = parsed(line)
+    for needed, wanted in EVENTS.get(kind := event["event"], {}).items():
+        if (name := needed.rstrip("?")) not in event:
+            if name == needed:
+                raise NotAnEventError(f"{kind}.{name} is missing")
+        elif not wanted.fits(event[name]):
+            raise NotAnEventError(f"{kind}.{name} is not {wanted.text}")
+    return event
 
 
 def parsed(line: bytes) -> dict[str, Any]:
@@ -188,7 +191,7 @@ def parsed(line: bytes) -> dict[str, Any]:
         event = None
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
         raise NotAnEventError("it is no JSON object with an `event`")
-    if not _is_number(event.get("time")):
+    if not NUMBER.fits(event.get("time")):
         raise NotAnEventError("its time is not a number")
     return event
 
@@ -250,16 +253,16 @@ class Journal:
         if data and not data.endswith(b"\n"):
             self._cut(data.rfind(b"\n") + 1)
 
-    def events(self, *kinds: str) -> Iterator[dict[str, Any]]:
+    def events(self, *kinds: str, facts: bool = True) -> Iterator[dict[str, Any]]:
         """Yield every whole line, or those of these ``kinds``. Each line that was not ``checked`` is when it is read.
 
-        Raises ResultsError for a line that is not an event.
+        If their ``facts`` are not asked for, attempts may be without. Raises ResultsError for a line that is no event.
         """
-        for line, event in self._lines():
-            if event is None:
+        for line, event in self._lines(of_trials=not kinds or not {*OF_TRIALS}.isdisjoint(kinds)):
+            if event is None or (facts and event["event"] == "finished"):
                 if kinds and (begun := _BEGINNING.match(line)) and begun[1].decode() not in kinds:
                     continue
-                event = parsed(line)
+                event = (None if facts else without_facts(line)) or parsed(line)
             if not kinds or event["event"] in kinds:
                 yield event
 
@@ -278,13 +281,17 @@ class Journal:
         if not self.path.exists() or self.path.stat().st_size != self.checked.size:
             deque(self._lines(), maxlen=0)
 
-    def _lines(self) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-        """Yield every whole line; with its event, if this is the first reading of it."""
+    def _lines(self, *, of_trials: bool = True) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+        """Yield every whole line, with its event if it is new; lines `OF_TRIALS` if they are asked for, or new."""
         try:
             with self.path.open("rb") as file:
                 if os.fstat(file.fileno()).st_size < self.checked.size:
                     self.checked = CheckedLines()  # another journal took its place
-                end = 0
+                end, places = (0, []) if of_trials else (self.checked.size, self.checked.places[:])
+                for place in places:
+                    file.seek(place)
+                    yield file.readline(), None
+                file.seek(end)
                 for line in file:
                     if not line.endswith(b"\n"):
                         return
