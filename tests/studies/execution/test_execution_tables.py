@@ -17,6 +17,7 @@ from xdplab.studies.execution.points import ExecutionPoint, ExecutionRequest
 from xdplab.studies.execution.rows import COLUMNS
 from xdplab.studies.execution.summaries import (
     TABLES,
+    causes,
     chains,
     clock_steps,
     median_table,
@@ -86,6 +87,8 @@ def test_a_median_is_without_the_first_five_calls_and_with_its_interval(measured
     assert row["low"] < row["value"] < row["high"]
     assert row["reference"] == "module"
     assert row["ratio"] == pytest.approx((112 / 102 * 113 / 103 * 114 / 104) ** (1 / 3))
+    few = table(calls("uml", "jit", "a user's own pair", own=True)[:9])
+    assert medians(few)["calls"].tolist() == [9]  # five of them would be most of it
 
 
 def test_a_coarse_clock_is_read_between_its_steps() -> None:
@@ -129,7 +132,7 @@ def test_a_trap_has_no_ratio_and_a_table_of_its_own(measured: pd.DataFrame) -> N
 def test_what_an_object_does_stands_beside_what_a_guest_counted_of_it() -> None:
     """The counted clock is that of `empty`: the rest of a count is due to the emulator, for the same machine code."""
     place = "vm:6.1:count"
-    of_primes = {"cost": lambda _: 3188, "work": "236 divisions", "work_steps": 236}
+    of_primes = {"cost": lambda _: 3500, "work": "236 divisions", "work_steps": 236}
     rows = table(
         calls(place, "user", "empty", cost=lambda _: 75, work="nothing", work_steps=6, work_instructions=6),
         calls(place, "user", "primes", **of_primes, work_instructions=3119),
@@ -137,7 +140,7 @@ def test_what_an_object_does_stands_beside_what_a_guest_counted_of_it() -> None:
     )
     shown = work(rows).set_index(["benchmark", "backend"])
     columns = ["must do", "did", "instructions", "counted", "apart"]
-    assert shown.loc[("primes", "user"), columns].tolist() == ["236 divisions", 236, 3119, 3119, "+0.0%"]
+    assert shown.loc[("primes", "user"), columns].tolist() == ["236 divisions", 236, 3119, 3431, "+10.0%"]
     assert pd.isna(shown.loc[("primes", "jit"), "counted"])  # that backend has no `empty`
     assert work(table()).empty
 
@@ -260,6 +263,10 @@ def test_a_pause_is_a_factor_and_warm_means_back_to_back() -> None:
     assert chains(made)["jit"].tolist() == [pytest.approx(found["jit", 0], abs=0.05)]
     marks = VIEWS["pauses"](made).marks
     assert sorted(set(marks["x"])) == ["0", "1,000"]
+    others = calls("uml", "user", "primes", cold=True), calls("uml", "user", "primes x16", executions=16)
+    shown = causes(table(calls("uml", "user", "primes", pause_us=1000), *others))
+    assert shown[["form", "measured"]].to_numpy().tolist() == [["primes", "after 1,000 µs asleep"]]
+    assert shown["by user space's primes"].isna().all()  # none of its calls was warm
 
 
 def test_what_is_executed_several_times_counts_once_and_goes_below_the_clocks_step() -> None:

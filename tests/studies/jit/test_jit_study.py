@@ -179,7 +179,8 @@ def test_hardening_is_a_factor_of_what_is_compiled():
 
 def printed(folder: Path, rounds: dict[str, list[int]]) -> Path:
     """Write what jitbench prints of subjects with these rounds, a hundred runs each; return the folder."""
-    known = {"type": "subject", "insns": 3, "verdict": 1, "times": 100}
+    known = {"type": "subject", "insns": 3, "verdict": 1, "times": 100, "jited_bytes": None, "passed": None}
+    known |= {"policy_requested": None, "policy": None}
     lines = [{"type": "kernel", "compiles": True}, *(known | {"name": name, "ns": ns} for name, ns in rounds.items())]
     (folder / "jitbench.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
@@ -394,6 +395,19 @@ def test_what_the_jit_leaves_to_the_interpreter_has_no_speed_up():
     both = pd.concat([BOTH, left.assign(number=7, name="t7")])
     assert summaries.speed_up(both).set_index("set").loc["test_bpf, all tests", "tests"] == 3
     assert joined.fates(both).set_index("kind").loc[joined.ALL, "left to the interpreter"] == 1
+    later = table(*(test_row(0, "jit", 100, repetition=n, jited=n < 2) for n in (1, 2)))
+    assert joined.fates(later).set_index("kind").loc[joined.ALL, "left to the interpreter"] == 1
+    assert "1 of them left to the interpreter" in str(list(summaries.results(None, later)))
+
+
+@pytest.mark.parametrize("cost", [0.0, -0.5])
+def test_a_cost_that_is_not_above_0_has_no_speed_up_and_no_bar(cost: float):
+    """That of a class is a difference of two times."""
+    known = {"part": "classes", "subject": "add64 reg"}
+    costs = (("interpreter", 14.0), ("jit", cost))
+    both = table(*(row(**known, trial_id=mode, mode=mode, cost=of_mode) for mode, of_mode in costs))
+    assert summaries.classes(both)["speed-up"].isna().all()
+    assert VIEWS["classes-arithmetic"](both).marks["value"].dropna().tolist() == [14.0]
 
 
 def test_a_test_that_fails_in_a_later_repetition_does_not_pass():
