@@ -14,7 +14,7 @@ KERNEL = {"type": "kernel", "compiles": True}
 SUBJECT = {
     "type": "subject", "name": "64", "insns": 70, "verdict": 5, "xlated_bytes": 560, "jited_bytes": 300,
     "times": 100, "ns": [1200, 1000, 1100], "failed": None, "error": None, "words": None,
-    "policy_requested": None, "policy": None,
+    "passed": None, "policy_requested": None, "policy": None,
 }  # fmt: skip
 
 
@@ -79,6 +79,10 @@ def test_a_failure_has_the_kernels_message():
     assert subject.failed == "BPF_PROG_LOAD: Permission denied: R1 type=ctx expected=map_ptr"
 
 
+MAY_BE_NULL = ("jited_bytes", "passed", "policy_requested", "policy")
+"""Fields that are null where there is nothing to tell; one that is not there would look the same."""
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -87,6 +91,7 @@ def test_a_failure_has_the_kernels_message():
         bench(KERNEL, SUBJECT | {"ns": [0]}),
         bench(KERNEL, SUBJECT | {"failed": "send"}),
         bench(KERNEL, SUBJECT | {"verdict": -1}),
+        *(bench(KERNEL, {key: SUBJECT[key] for key in SUBJECT if key != name}) for name in MAY_BE_NULL),
         bench(KERNEL)[:-3],
         "",
     ],

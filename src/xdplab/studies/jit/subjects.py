@@ -175,10 +175,10 @@ class JitTiming:
     times: int
     ns: tuple[int, ...]
     failed: str | None
-    jited_bytes: int | None = None
-    passed: int | None = None
-    policy_requested: str | None = None
-    policy: str | None = None
+    jited_bytes: int | None
+    passed: int | None
+    policy_requested: str | None
+    policy: str | None
 
     @property
     def per_run(self) -> float:
