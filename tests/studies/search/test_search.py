@@ -16,6 +16,7 @@ from tests.attempts import attempt_of
 from xdplab.errors import HostError, PlanError, UnsupportedError
 from xdplab.formats.generator import Burst, Histogram, Summary
 from xdplab.plan import Trial, parse_plan, points_of, schedule
+from xdplab.run.frames import NULL_REASONS
 from xdplab.run.state import as_json
 from xdplab.studies.search.kind import SearchRequest, as_searched
 from xdplab.studies.search.profile import PROFILES, Rfc2544Tests, profile
@@ -278,6 +279,8 @@ def test_a_point_is_searched_and_becomes_a_row(tmp_path: Path) -> None:
         assert row["generator_pps"] == LINE
         assert row["accesses_at_share"] == pytest.approx(250, rel=0.06)
         assert row["latency_90pdr_p50_ns"] == 100
+        assert row["latency_90pdr_p99_ns"] is None  # of two frames it is the maximum
+        assert json.loads(row[NULL_REASONS.name])["latency_90pdr_p99_ns"] == "too few stamped frames"
     assert (tmp_path / "search.json").is_file()
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.studies.traffic.columns_of import row_of
 
 from xdplab.absent import Absent
+from xdplab.analysis.percentiles import resolved_percentile
 from xdplab.formats.generator import (
     Burst,
     BurstBuilder,
@@ -20,7 +21,7 @@ from xdplab.formats.generator import (
 )
 from xdplab.studies.search.rfc2544 import Offered
 from xdplab.studies.traffic.columns.rates import in_window, mean_forwarded
-from xdplab.studies.traffic.columns.sent import LATENCY, SENT, told_percentile
+from xdplab.studies.traffic.columns.sent import LATENCY, SENT
 from xdplab.studies.traffic.passes import burst_course
 
 
@@ -243,9 +244,9 @@ def test_a_percentile_that_would_be_the_maximum_is_null(percent: float, least: i
     """At 1 kpps a window of 0.3 s has some 17 stamped frames: its p99, 1.8 µs, looked better than that of all frames,
     2.3 µs, and p99.9 was the maximum in all 144 paced trials of a run."""
     enough, few = (burst(histogram("from_sent", *range(0, 1000 * n, 1000))).histogram for n in (least, least - 1))
-    assert told_percentile(enough, percent) < 1000 * (least - 1) == enough.max
+    assert resolved_percentile(enough, percent) < 1000 * (least - 1) == enough.max
     with pytest.raises(Absent, match=f"{least - 1} stamped frames?, and this takes {least:,}: `stamp: 1`"):
-        told_percentile(few, percent)
+        resolved_percentile(few, percent)
 
 
 @pytest.mark.parametrize(("drained", "seconds"), [(0, 0.4), (20, 0.422)])

@@ -61,6 +61,7 @@ def _reasons(search: PointSearch | None, values: Mapping[str, Any], why: str | N
         return dict.fromkeys(COLUMNS, str(why))
     reasons = {name: "the search found none" for name in COLUMNS if values.get(name) is None}
     reasons |= {"latency": search.latency_missing} if search.latency_missing else {}
+    reasons |= {name: "too few stamped frames" for name, value in _latencies(search).items() if value is None}
     return reasons | (search.rfc2544.missing if search.rfc2544 else {})
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Protocol
 
+from xdplab.absent import Absent
+from xdplab.analysis.percentiles import resolved_percentile
 from xdplab.analysis.verdicts import LINE_FULL, line_pps
 from xdplab.errors import UnsupportedError
 from xdplab.formats.generator import Burst, Histogram
@@ -33,7 +35,7 @@ Send = Callable[[float | None, float], Burst]
 
 @dataclass(frozen=True)
 class LatencyAt:
-    """Latency at a share of the PDR, in ns; None if no frame was timed."""
+    """Latency at a share of the PDR, in ns; None if no frame was timed, or too few for a percentile."""
 
     pdr_share: float
     samples: int
@@ -261,8 +263,14 @@ def _repeated(once: Callable[[], Histogram | None], times: int) -> Histogram | N
 def _summary(share: float, histogram: Histogram | None) -> LatencyAt:
     if histogram is None:
         return LatencyAt(share, 0, None, None, None, None)
-    p50, p90, p99 = (histogram.percentile(q) for q in (50, 90, 99))
+    p50, p90, p99 = (_percentile(histogram, q) for q in (50, 90, 99))
     return LatencyAt(share, histogram.count, p50, p90, p99, histogram.max)
+
+
+def _percentile(histogram: Histogram, q: float) -> float | None:
+    with suppress(Absent):
+        return resolved_percentile(histogram, q)
+    return None
 
 
 def largest_accesses(throughput: Callable[[int], float], share: float, *, most: int = MOST_ACCESSES) -> Bisected:

@@ -8,6 +8,7 @@ from functools import partial
 
 from xdplab.absent import Absent, required
 from xdplab.analysis.count_rules import returns_frames, tg_count
+from xdplab.analysis.percentiles import NO_STAMP, resolved_percentile
 from xdplab.analysis.steady import LEAST_INTERVALS, Course
 from xdplab.counters.columns import Counters
 from xdplab.formats.generator import STAMPED_BY_DEVICE, Histogram
@@ -15,10 +16,8 @@ from xdplab.generators import BY_DPDK
 from xdplab.run.columns import Column
 from xdplab.studies.traffic.columns.source import TrialSource
 from xdplab.studies.traffic.passes import burst_course
-from xdplab.text import many
 
 NO_FRAME_DUE = "at maximum load no frame is due"
-NO_STAMP = "no stamped frame came back"
 NO_RECEIVER = "this generator did not count what came back"
 NOT_COUNTED = "this generator did not count them"
 NO_PAUSES = "this generator does not record its pauses"
@@ -267,18 +266,8 @@ def _counted_from(t: TrialSource) -> str:
     return "due"
 
 
-def told_percentile(times: Histogram, percent: float) -> float:
-    """Return a percentile. Raises Absent for so few frames that it would be their maximum, whatever the percentile:
-    with fewer stamped frames, a lower load would seem to have shorter tails.
-    """
-    needed = round(100 / (100 - percent))
-    if 0 < times.count < needed:
-        raise Absent(f"{many(times.count, 'stamped frame')}, and this takes {needed:,}: `stamp: 1`, or a longer window")
-    return required(times.percentile(percent), NO_STAMP)
-
-
 def _percentile(histogram: Callable[[TrialSource], Histogram], percent: float) -> Callable[[TrialSource], float]:
-    return lambda t: told_percentile(histogram(t), percent)
+    return lambda t: resolved_percentile(histogram(t), percent)
 
 
 LATENCY: tuple[Column[TrialSource], ...] = (
