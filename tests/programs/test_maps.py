@@ -37,6 +37,7 @@ MAP(flows, LRU_HASH, struct flow, __u32);
 MAP(held, ARRAY, __u32, struct limits);
 MAP(nets, LPM_TRIE, struct prefix, __u32);
 MAP(six, HASH, struct in6_addr, int);
+MAP(macs, LPM_TRIE, struct { __u32 length; __u8 mac[6]; } __attribute__((packed)), __u32);
 MAP(roads, LPM_TRIE, struct { __u32 length; struct in6_addr address; }, __u32);
 MAP(lists, PERCPU_ARRAY, const unsigned int, __u16[3]);
 MAP(pointed, HASH, __u32, struct { void *at; });
@@ -164,6 +165,7 @@ REFUSED: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "a number for a prefix": ("nets", {5: 1}, ("nets[5]", "ADDRESS/BITS")),
     "a number for a prefix without a type": ("plain_nets", [{"key": 5, "value": 1}], ("plain_nets[5]", "ADDRESS/BITS")),
     "a length that is not decimal": ("roads", {"::/0x8": 1}, ("roads[::/0x8]", "ADDRESS/BITS")),
+    "a MAC with a length": ("macs", {"02:00:00:00:00:01/20": 1}, ("macs[02:00:00:00:00:01/20]", "ADDRESS/BITS")),
     "an address for an enum": ("flows", flow(verdict="1.2.3.4"), (".verdict", "1.2.3.4", "LET_IN, KEEP_OUT")),
     "a prefix for its length": ("nets", [{"key": {"length": "10.0.0.0/8"}, "value": 1}], ("length", "10.0.0.0/8")),
     "a zero before a byte": ("nets", {"10.00.0.0/8": 1}, ("nets[10.00.0.0/8]", "ADDRESS/BITS")),

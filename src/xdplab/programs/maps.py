@@ -434,7 +434,7 @@ def _packed(btf: Btf, part: MapPart, columns: Sequence[Column]) -> Bytes:
 
 
 def _prefixes(texts: Sequence[Any], size: int) -> Bytes:
-    if not _are_texts(texts):
+    if not _are_texts(texts) or size not in (_IPV4_BYTES, _IPV6_BYTES):
         raise ValueError("no prefixes")
     pairs = arrow_compute.split_pattern(texts, "/")
     parts = pairs.flatten()
