@@ -9,7 +9,7 @@ import signal
 import sys
 import warnings
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 
 import click
@@ -207,8 +207,6 @@ def main() -> None:
     """Entry point: an expected failure is one line and its own exit code; Ctrl-C and SIGTERM clean up and end 130."""
     gc.set_threshold(*FEW_COLLECTIONS)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # it reads the metadata of every package to find none
-    no_plugins: Any = SimpleNamespace(get_plugins=tuple)
-    sys.modules.setdefault("pydantic.plugin._loader", no_plugins)  # which loads what reads them, disabled or not
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads spin as they start, and no matrix here is large
     try:
         _run()
