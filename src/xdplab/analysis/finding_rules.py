@@ -313,7 +313,7 @@ def _of_program(rows: pd.DataFrame, trials: pd.DataFrame) -> str:
     return f" of {names[0]}" if len(names) == 1 < trials["program_name"].nunique() else ""
 
 
-OF_EVERY = ("run_id", "point_id", "trial_id", "attempt", "order", "repetition", "accesses", "verdict", "lab")
+OF_ROWS = ("run_id", "point_id", "trial_id", "attempt", "order", "repetition", "accesses", "verdict", "lab")
 RATE, TIME, COST = "forwarded_pps", "ns_per_packet", ("access_ns", "testrun_ns", "dut_cpus", "forwarded_pps")
 AT_MAXIMUM = (RATE, "rate_requested_pps")
 READ: dict[str, tuple[str, ...]] = {
@@ -339,14 +339,14 @@ READ: dict[str, tuple[str, ...]] = {
     "no valid trial": ("reason", "program_name"),
     "missing points": SERIES,
 }
-"""What a rule reads beside `OF_EVERY`: whoever copies rows of a million trials copies no more. Those that are not here
+"""What a rule reads beside `OF_ROWS`: whoever copies rows of a million trials copies no more. Those that are not here
 read what a verdict does, too, of few rows."""
 OF_VERDICTS = (
     *("lost_packets", "rx_packets", "dut_rx_packets", "dut_tx_packets", "duplicate_packets", "foreign_packets"),
     *("loss_ratio", "link_bps", "tx_late_packets", "host_busy_cores", *DISTURBED_BY),
 )
 NEEDED = tuple(
-    name for name in dict.fromkeys((*SERIES, *OF_EVERY, *sum(READ.values(), ()), *OF_VERDICTS)) if name != STAGE
+    name for name in dict.fromkeys((*SERIES, *OF_ROWS, *sum(READ.values(), ()), *OF_VERDICTS)) if name != STAGE
 )
 OF_RULES = ("mode", "program_name", "load", "lab", "arrangement", "directions")
 """Texts of a series that rules read; the others are in its key and its label."""
@@ -399,5 +399,5 @@ def _read(trials: pd.DataFrame, rule: str) -> pd.DataFrame:
     """Return the columns that a rule reads."""
     if rule not in READ:
         return trials
-    read = dict.fromkeys((*OF_EVERY, *READ[rule], SETTING_KEY, PROGRAM_KEY, LABEL, BELIEVED))
+    read = dict.fromkeys((*OF_ROWS, *READ[rule], SETTING_KEY, PROGRAM_KEY, LABEL, BELIEVED))
     return trials[[name for name in read if name in trials or name not in (STAGE, BELIEVED)]]

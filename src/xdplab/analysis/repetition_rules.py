@@ -146,10 +146,10 @@ def _apart_of(alike: pd.DataFrame) -> Iterator[Finding]:
     if not _repeated(alike):
         return
     spreads = spread_of_points(alike)
-    every_rate: Rates = alike["forwarded_pps"].to_numpy(dtype=float)
+    rates_of_rows: Rates = alike["forwarded_pps"].to_numpy(dtype=float)
     for places in _of_points(alike):
-        places = places[np.argsort(every_rate[places], kind="stable")]
-        rates = every_rate[places]
+        places = places[np.argsort(rates_of_rows[places], kind="stable")]
+        rates = rates_of_rows[places]
         elsewhere = _elsewhere(spreads, {alike["point_id"].iloc[places[0]]})
         apart = _apart(rates, elsewhere) or _proved(rates, alike["testrun_raw_ns"].iloc[places])
         if apart is None:
@@ -275,9 +275,9 @@ def _split(values: dict[float, tuple[float, float]], usual: float) -> list[list[
 def load_classes(trials: pd.DataFrame) -> Iterator[Finding]:
     """Program loads of one point that form two groups of two or more, far apart compared with their width."""
     believed = valid(trials)
-    every_rate = believed["forwarded_pps"].to_numpy(dtype=float, na_value=nan)
+    rates_of_rows = believed["forwarded_pps"].to_numpy(dtype=float, na_value=nan)
     for places in _of_points(believed):
-        rates = np.sort(every_rate[places])
+        rates = np.sort(rates_of_rows[places])
         rates = rates[rates > 0]
         if len(rates) < 4:
             continue

@@ -33,7 +33,7 @@ from xdplab.errors import PlanError
 from xdplab.lazy import lazy
 from xdplab.plan.factors import HINTS, PATHS, TC_MODES, Factor, Where, in_plan, of_program
 from xdplab.plan.maps import IN_USER_SPACE, why_no_lookup
-from xdplab.plan.offered import parse_load
+from xdplab.plan.offered import LEAST_PPS, parse_load
 from xdplab.trust import read_source
 from xdplab.yaml_file import composed, read_yaml, yaml_words
 
@@ -183,8 +183,8 @@ class Block(_given("block", _one)):  # type: ignore[misc]
         directions: list[str] = self.traffic.directions
         if all(word == "back" for word in directions):
             return self
-        if "both" in directions and any((parse_load(load, 64) or 1) < 0.2 for load in self.traffic.load):
-            raise ValueError("load: `directions: both` halves it, and a generator sends 0.1 to 1e9 frames per second")
+        if "both" in directions and any((parse_load(load, 64) or 1) < 2 * LEAST_PPS for load in self.traffic.load):
+            raise ValueError("load: `directions: both` halves it, and a generator sends 0.1 frames per second or more")
         if modes := [mode for mode in self.points.mode if mode not in TWO_PORT_MODES]:
             raise ValueError(f"directions: mode {modes[0]} forwards to no other port; {', '.join(TWO_PORT_MODES)} do")
         if self.points.program:

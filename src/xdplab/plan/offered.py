@@ -8,6 +8,7 @@ FCS_BYTES = 4
 L1_EXTRA_BYTES = 20
 """The overhead of a frame on the cable: preamble, start delimiter and inter-frame gap (IEEE 802.3)."""
 RECORDED = "recorded"
+LEAST_PPS = 0.1
 _LOAD = re.compile(r"(\d+(?:\.\d+)?)([kM]?pps|[MG]bit/s|%|% of line)")
 _SCALE = {"pps": 1.0, "kpps": 1e3, "Mpps": 1e6, "Mbit/s": 1e6, "Gbit/s": 1e9}
 _SPEED = re.compile(RECORDED + r"(?: ?[x×] ?(\d+(?:\.\d+)?))?")
@@ -44,7 +45,7 @@ def parse_load(load: str, frame_bytes: float) -> float | None:
         return None
     rate = number * _SCALE[unit]
     rate = frame_rate(rate, frame_bytes) if unit.endswith("bit/s") else rate
-    if not 0.1 <= rate <= 1e9:
+    if not LEAST_PPS <= rate <= 1e9:
         raise ValueError(f"{load!r} is {rate:.3g} frames per second: a generator sends 0.1 to 1e9")
     return rate
 

@@ -18,8 +18,6 @@ from xdplab.resources import shipped
 
 with lazily():
     import jinja2
-
-with lazily():
     import numpy as np
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from xdplab.labs.base import HOST
 from xdplab.lazy import lazily
 from xdplab.studies.execution.benchmarks import BPF, MODULE, USER, Benchmark, all_benchmarks
 from xdplab.studies.places import PlaceFacts, counts, harden_words
+from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
 
 with lazily():
     from xdplab.studies.execution import backends
-from xdplab.studies.points import StudyPoint, StudyRequest, StudyTrial, option
 
 BACKENDS = {"interpreter": BPF, "jit": BPF, "module": MODULE, "user": USER}
 """Each backend, and the wrapper it runs."""

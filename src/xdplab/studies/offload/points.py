@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from xdplab.errors import PlanError
 from xdplab.lazy import lazily
 from xdplab.studies.guests import require_places
+from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, option
 
 with lazily():
     from xdplab.studies.offload import questions
-from xdplab.studies.points import Gathered, StudyPoint, StudyRequest, option
 
 PLACES = ("vm:5.10", "vm:6.1", "vm:6.12", "vm:7.2")
 SMALLEST_PLACES = ("vm:6.1",)

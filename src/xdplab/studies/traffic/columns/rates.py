@@ -34,8 +34,8 @@ def _done(t: TrialSource) -> float:
 
 def in_window(burst: Burst, frames: float) -> tuple[float, float]:
     """Return how many of ``frames`` had arrived when the window ended, and the seconds until they were counted. The
-    rate is always their quotient. For a count at rest (the DUT's, or one that includes rewritten frames), and for one
-    that was late and after which no frame came, the time is that in which frames were sent.
+    rate is always their quotient. For a count at rest (the DUT's, or one that includes rewritten frames), and for
+    one over 1 % late after which no frame came, the time is that in which frames were sent.
     """
     s = burst.summary
     if s.rx_window_packets is None or not s.counted_s or frames != s.rx_packets:
@@ -140,7 +140,7 @@ RATE: tuple[Column[TrialSource], ...] = (
            _forwarded_pps),
     Column("forwarded_window_s", "float", "time",
            "seconds that forwarded_pps is the mean of: until the frames were counted as the window ended; window_s "
-           "for counts at rest, and for one that was more than 1 % late and after which no frame came",
+           "for counts at rest, and for a count over 1 % late after which no frame came",
            lambda t: in_window(t.window, _done(t))[1]),
     Column("forwarded_source", "str", "state", "the host whose count forwarded_pps is: tg or dut", _forwarded_source),
     Column("forwarded_l2_bps", "float", "rate",
