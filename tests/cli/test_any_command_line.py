@@ -18,12 +18,14 @@ from tests.cli.messages import make_places
 from xdplab import cli
 from xdplab.bisect.gitrun import EndsTheSearchError
 from xdplab.cli.common import MISUSED, NOTHING_VALID
+from xdplab.cli.plan import find_plan
 from xdplab.errors import LabError, XdplabError
 from xdplab.labs import cache
 from xdplab.labs.netns import lab as netns
 from xdplab.labs.uml import lab as uml
 from xdplab.labs.vm import kernels
 from xdplab.labs.vm import kind as vm
+from xdplab.resources import shipped
 
 KEYSCAN = """# 192.0.2.7:22 SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3
 192.0.2.7 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKYbeuCSMBcqZLd9/cCxGxCxc5sPSsNkyjnLPNbQ1J0Y
@@ -202,6 +204,15 @@ def test_the_lab_after_the_verb_is_the_one_that_is_used() -> None:
 
 def invoked(*line: str) -> str:
     return str(CliRunner().invoke(cli.cli, line).exception)
+
+
+def test_a_file_goes_before_the_shipped_plan_of_its_name_and_a_folder_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("quick").touch()
+    Path("smoke").mkdir()
+    assert [find_plan(name) for name in ("quick", "smoke")] == [Path("quick"), shipped("plans") / "smoke.yaml"]
 
 
 @pytest.mark.parametrize("verb", ["compare", "race", "cost"])

@@ -164,6 +164,7 @@ def test_programs_of_a_command_line_have_what_a_plan_gives_them(
         setup=("sh fill.sh 'a b'",),
     )
     made = race_plan(("old.bpf.c", "new.bpf.c"), RaceRules(), settings)
+    assert made.trial.window_s == 0.5
     for (program,) in (block.points.program or () for block in made.blocks):
         assert (program.section, program.action) == ("xdp.frags", "drop")
         assert program.rodata == {"limit": 5, "cfg": {"low": 1}}

@@ -345,6 +345,7 @@ def test_what_a_probe_of_the_port_refutes_counts_nothing(
     probed = {"dut.iplink.after.json": link(1012, 999), "dut.settings.before.txt": note}
     values = derive(files("ixgbe", "tx") | probed, mode=mode, queues=2)
     assert (values["dut_rx_packets"], values["dut_tx_packets"]) == counted
+    assert values["rx_by_queue"] == (None if counted[0] is None else QUEUES)
 
 
 VMXNET3 = """NIC statistics:

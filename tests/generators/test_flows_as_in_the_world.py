@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Callable
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -30,15 +30,21 @@ def shares(flows: int, exponent: float) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("engine", "flows", "exponent"), [("live", 100_000, 1.1), ("live", 7, 0.5), ("afxdp", 1000, 1.1)]
+    ("engine", "flows", "exponent", "queues"), [("live", 100_000, 1.1, 1), ("live", 7, 0.5, 2), ("afxdp", 1000, 1.1, 1)]
 )
 def test_drawn_flows_have_the_shares_of_zipfs_law(
-    traffic_bench: Bench, one_burst: Send, engine: str, flows: int, exponent: float
+    traffic_bench: Bench, one_burst: Send, engine: str, flows: int, exponent: float, queues: int
 ) -> None:
     """By the DUT's count of each flow, and by the receiver's of each octave of ranks."""
     frames = 200_000
-    changes: dict[str, Any] = {"flows": flows, "zipf": exponent, "max_frames": frames, "rate_pps": 300e3}
-    with traffic_bench.dut("flows"):
+    changes: dict[str, Any] = {
+        "flows": flows,
+        "zipf": exponent,
+        "max_frames": frames,
+        "rate_pps": 300e3,
+        "queues": queues,
+    }
+    with traffic_bench.queues(queues), traffic_bench.dut("flows"):
         summary = one_burst(engine, seconds=3.0, **changes).summary
         came = traffic_bench.came("came_to")
     assert (summary.tx_packets, summary.rx_packets, summary.reordered, summary.foreign_packets) == (
@@ -50,13 +56,14 @@ def test_drawn_flows_have_the_shares_of_zipfs_law(
     assert summary.rx_flows == len(came)
     by_flow = [came.get(place(flow), 0) for flow in range(flows)]
     assert sum(by_flow) == frames
-    expected = [share * frames for share in shares(flows, exponent)]
+    of_stream = [shares(len(range(stream, flows, queues)), exponent) for stream in range(queues)]
+    expected = [of_stream[flow % queues][flow // queues] * frames / queues for flow in range(flows)]
     often = [flow for flow in range(flows) if expected[flow] >= 10]
     classes = [(by_flow[flow], expected[flow]) for flow in often]
     if len(often) < flows:
         classes.append((frames - sum(by_flow[flow] for flow in often), sum(expected[len(often) :])))
     assert chisquare(*zip(*classes, strict=True)).pvalue > 1e-4
-    ends = [0, *accumulate(len(range(first, min(2 * first, flows + 1))) for first in octaves(flows))]
+    ends = [*(queues * (first - 1) for first in octaves(len(of_stream[0]))), flows]
     assert summary.rx_by_rank == tuple(sum(by_flow[a:b]) for a, b in pairwise(ends))
 
 

@@ -40,11 +40,11 @@ def find_plan(name: str) -> Path:
     """
     folder = shipped("plans")
     for path in (Path(name), folder / f"{name}.yaml"):
-        if path.exists():
+        if path.exists() and not path.is_dir():
             return path
     near = difflib.get_close_matches(name, [path.stem for path in folder.glob("*.yaml")], n=1)
     remedy = f"did you mean {near[0]}?" if near else "name a plan file; plans/ holds some"
-    raise PlanError(f"{name}: {os.strerror(errno.ENOENT)}", remedy=remedy)
+    raise PlanError(f"{name}: {os.strerror(errno.EISDIR if Path(name).is_dir() else errno.ENOENT)}", remedy=remedy)
 
 
 @dataclass(frozen=True)

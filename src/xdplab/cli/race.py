@@ -71,14 +71,14 @@ class RaceRules:
 race_options = options_as(
     "rules",
     RaceRules,
-    click.option("--mode", default="native", show_default=True),
-    click.option("--accesses", "-n", default=0, show_default=True, type=int, help="N of a workload."),
-    click.option("--frame-bytes", default=64, show_default=True, type=int),
-    click.option("--load", default="max", show_default=True),
+    click.option("--mode", default=RaceRules.mode, show_default=True),
+    click.option("--accesses", "-n", default=RaceRules.accesses, show_default=True, type=int, help="N of a workload."),
+    click.option("--frame-bytes", default=RaceRules.frame_bytes, show_default=True, type=int),
+    click.option("--load", default=RaceRules.load, show_default=True),
     click.option(
         "--window",
         "window_s",
-        default=0.5,
+        default=RaceRules.window_s,
         show_default=True,
         type=float,
         help="Length of each trial's window, in seconds.",
@@ -103,8 +103,8 @@ race_options = options_as(
     click.option(
         "--labs", metavar="LAB,LAB", help="The lab of A and the lab of B: a race between kernels or machines."
     ),
-    click.option("--name", default="race", show_default=True),
-    click.option("--out", type=PATH, default=Path("results"), show_default=True),
+    click.option("--name", default=RaceRules.name, show_default=True),
+    click.option("--out", type=PATH, default=RaceRules.out, show_default=True),
 )
 
 
