@@ -222,6 +222,14 @@ def test_times_of_a_watched_pass_are_shares_of_the_untraced_one(table: pd.DataFr
     assert part(rows.parts(slow), OWN, BPF, 1)["verify"] == pytest.approx(58_000)
 
 
+def test_a_whole_is_the_sum_of_one_trials_steps_not_of_a_mean_over_trials(table: pd.DataFrame):
+    trial = table[table["task"].eq("load") & table["program"].eq("clock") & table["kind"].eq(BPF)]
+    trial = trial[trial["place"].eq(OWN)]
+    slow = [trial.assign(trial_id=name, ns=3 * trial["ns"]) for name in ("second", "third")]
+    (whole,) = rows.wholes(pd.concat([trial, *slow])).to_dict("records")
+    assert (whole["median"], whole["n"]) == (3 * 135_000, 9)
+
+
 def test_published_ratios_are_of_one_source_for_each_part(table: pd.DataFrame):
     """The log and the trace both have the verifier's time: a median over both would be that of neither."""
     logged = table["source"].eq(rows.LOG) & table["step"].eq("verify") & table["place"].eq(GUEST)
