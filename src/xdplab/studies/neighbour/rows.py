@@ -173,7 +173,7 @@ def by_arm(table: pd.DataFrame) -> pd.DataFrame:
             "value": mean.value,
             "low": mean.low,
             "high": mean.high,
-            "n": len(of_lab[of_lab["arm"].eq(arm)]),
+            "n": int(of_lab.loc[of_lab["arm"].eq(arm), metric.column].gt(0).sum()),
         }
         for label, of_lab in table.groupby("label", sort=False)
         for metric in METRICS
