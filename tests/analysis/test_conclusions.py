@@ -60,6 +60,18 @@ def test_points_whose_ratios_differ_are_a_range() -> None:
     assert (low, high) == (pytest.approx(1.2, rel=0.05), pytest.approx(2.0, rel=0.05))
 
 
+@pytest.mark.parametrize("modes", [("native",), ("native", "generic")])
+def test_a_cost_below_the_noise_is_no_mean_of_the_repetitions_that_are_above_it(modes: tuple[str, ...]) -> None:
+    trials = synthetic.run(vary={"mode": modes, "accesses": (0, 1)}, workload="chase", repetitions=5)
+    noise = trials["mode"].eq("native") & trials["accesses"].eq(1) & trials["repetition"].isin((1, 2))
+    trials.loc[noise, "ns_per_packet"] *= 0.9
+    trials.loc[trials["mode"].eq("generic") & trials["accesses"].eq(1), "ns_per_packet"] *= 1.5
+    (said,) = conclusions(trials)
+    assert "not above the noise" in said
+    costs = numbers(said.partition("costs ")[2])[:1] if "generic" in modes else []
+    assert costs == [pytest.approx(GENERIC_NS / 2, rel=0.1)] * (len(modes) - 1)
+
+
 def test_one_repetition_gives_no_interval() -> None:
     (said,) = conclusions(synthetic.run(vary={"accesses": (0, 100, 1600)}, workload="chase", repetitions=1))
     assert "about" in said

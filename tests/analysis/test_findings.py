@@ -379,6 +379,7 @@ def test_a_test_run_that_the_statistics_of_the_same_trial_contradict(
     trials.loc[of_one, ["testrun_raw_ns", "program_run_ns"]] = test_ns, live_ns
     found = by(trials, "test run contradicted")
     assert [one.evidence for one in found] == [{"testrun_raw_ns": test_ns, "program_run_ns": live_ns}] * contradicts
+    assert by(trials.assign(rate_requested_pps=2e4), "test run contradicted") == [], "between paced frames caches cool"
 
 
 def test_a_cost_below_the_noise_is_said_to_be_unknown() -> None:

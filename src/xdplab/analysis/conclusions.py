@@ -41,7 +41,7 @@ CHANGING = {
     "programs differ": "measure them in one session, with one compiler",
     "settings differ": "measure them with one setting",
     "unequal work": "their costs are of two programs",
-    "test run contradicted": "one of the two times is of other work",
+    "test run contradicted": "one of the two times is of other work, or other caches",
     "rate rises with N": "another limit than the program was at work",
     "test run disagrees": "one of the two costs has something else in it",
     "repetitions form classes": "the mean is of no repetition",
@@ -148,10 +148,13 @@ def cost(trials: pd.DataFrame, names: Sequence[str]) -> str:
     read = dict.fromkeys(("accesses", "ns_per_packet", "repetition", SETTING_KEY, PROGRAM_KEY, LABEL, *naming))
     for series, rows in by_series(limited[list(read)]):
         repetition, lines = lines_by_repetition(rows)
-        slopes = dict(zip(repetition[lines.c > 0].tolist(), lines.c[lines.c > 0].tolist(), strict=True))
-        if slopes:
+        if slopes := dict(zip(repetition.tolist(), lines.c.tolist(), strict=True)):
             groups.setdefault(_place(rows.iloc[0], naming), {}).setdefault(series, {}).update(slopes)
-    return f"one more access costs {_listed(groups, naming, ' ns')}" if groups else ""
+    above = {place: of for place, of in groups.items() if min(min(by.values()) for by in of.values()) > 0}
+    if not above:  # a mean of those repetitions that have a cost above 0 would be of noise
+        return "what one more access costs is not above the noise" if groups else ""
+    unknown = f" (for {len(groups) - len(above)} more it is not above the noise)" if len(groups) > len(above) else ""
+    return f"one more access costs {_listed(above, naming, ' ns')}{unknown}"
 
 
 def ratios(rows: pd.DataFrame, names: Sequence[str]) -> str:

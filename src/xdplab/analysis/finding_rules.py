@@ -323,7 +323,7 @@ READ: dict[str, tuple[str, ...]] = {
     "rate rises with N": (RATE,),
     "off the line": (TIME, STAGE),
     "test run disagrees": COST,
-    "test run contradicted": ("testrun_raw_ns", "program_run_ns"),
+    "test run contradicted": ("testrun_raw_ns", "program_run_ns", "rate_requested_pps"),
     "cost not resolved": COST,
     "unequal work": OF_WORK,
     "repetitions form classes": (*AT_MAXIMUM, TIME, STAGE),
