@@ -26,6 +26,7 @@ static enum way way;
 static const struct frames *frames;
 static int program_fd, sender_fd = -1, sink_fd = -1, packet_fd = -1;
 static int tg;
+static bool anew;
 static const char *gro_device;
 static struct returned returned;
 
@@ -107,6 +108,7 @@ static void load_ends(void) {
 
 void sender_open(const struct options *options, const struct frames *given, int program) {
     way = options->way;
+    anew = options->anew;
     frames = given;
     program_fd = program;
     if (way == WAY_TEST_RUN)
@@ -123,10 +125,28 @@ void sender_open(const struct options *options, const struct frames *given, int 
     load_ends();
 }
 
+static bool has_length(unsigned length) {
+    for (unsigned i = 0; i < frames->count; i++)
+        if (frames->items[i].bytes == length)
+            return true;
+    return false;
+}
+
+// The kernel keeps a page's frame as the program left it, unless its data have moved or the sender gives it
+// another length: the next frame there would be one that the program has shortened before.
+static unsigned length_of_none(void) {
+    unsigned length = MOST_FRAME_BYTES;
+
+    while (has_length(length))
+        length--;
+    return length;
+}
+
 static void send_live(unsigned count) {
     const struct given_frame *first = frames->items;
-    struct xdp_md context = {.data_end = first->bytes, .ingress_ifindex = tg};
-    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = first->words, .data_size_in = first->bytes,
+    unsigned length = anew ? length_of_none() : first->bytes;
+    struct xdp_md context = {.data_end = length, .ingress_ifindex = tg};
+    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = first->words, .data_size_in = length,
                 .ctx_in = &context, .ctx_size_in = sizeof(context), .repeat = (int)count,
                 .flags = BPF_F_TEST_XDP_LIVE_FRAMES);
 

@@ -13,6 +13,8 @@ static const struct option_row ROWS[] = {
      "live frames of a sender's program, packets of a socket, or a test run"},
     {"gro", NULL, NULL, option_flag, AT(gro), 0, 0,
      "live frames for a program in generic mode: switch GRO on"},
+    {"anew", NULL, NULL, option_flag, AT(anew), 0, 0,
+     "live frames for a program that changes their length or metadata: describe each one anew"},
     {"device-bound", NULL, NULL, option_flag, AT(device_bound), 0, 0,
      "the program is bound to its device: no test run tells how many instructions it has"},
     {"dut", "IF", "dut", option_text, AT(dut), 0, 0, "the program's interface"},

@@ -10,6 +10,7 @@ struct options {
     unsigned program;        // its id
     enum way way;            // how frames reach it
     bool gro;                // generic mode takes live frames only from a device with NAPI
+    bool anew;               // what the program has changed of a frame does not stay with its page
     bool device_bound;       // no test run has what the driver's functions read
     const char *dut;         // the interface that it is attached to
     const char *tg;          // the one at the other end

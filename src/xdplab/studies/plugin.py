@@ -192,13 +192,14 @@ def disassembled(code: bytes, start: int = 0, machine: str = X86_64) -> list[Dis
 
 
 _NEITHER = ("lea", "nop", "endbr", "prefetch", "lfence", "mfence", "sfence", "clflush")
-_READ_ONLY = ("cmp", "test", "bt", "ucomi", "comi", "mul", "imul", "div", "idiv")
+_READ_ONLY = ("cmp", "test", "bt", "ucomi", "comi", "mul", "imul", "div", "idiv", "verw")
+_READ_AND_WRITE = ("cmpxchg", "bts", "btr", "btc")
 _WRITE_ONLY = ("mov", "set", "stos", "vmov", "movnt", "fxsave", "xsave")
 _IMPLICIT = {
     "push": (0, 1), "pop": (1, 0), "call": (0, 1), "ret": (1, 0), "leave": (1, 0), "iret": (5, 0),
     "movs": (1, 1), "stos": (0, 1), "lods": (1, 0), "cmps": (2, 0), "scas": (1, 0),
 }  # fmt: skip
-_STACK = ("push", "pop", "call", "ret", "leave", "iret")
+_STACK = re.compile(r"^(push|pop|call|ret|leave|iret)f?[wlq]?$")
 _STRING = re.compile(r"^(movs|stos|lods|cmps|scas)[bwlq]?$")
 
 _ARM64_ATOMIC = re.compile(r"(?:ld|st)(?:add|clr|eor|set|[su]max|[su]min)|swp|cas")
@@ -229,13 +230,13 @@ def accesses(name: str, operands: str) -> tuple[int, int]:
     string = _STRING.match(name)
     if string and "s:(" in operands:
         return _IMPLICIT[string[1]]
-    if name.startswith(_NEITHER):
+    root = stack[1] if (stack := _STACK.match(name)) else ""
+    if not root and name.startswith(_NEITHER):
         return 0, 0
-    root = next((root for root in _STACK if name.startswith(root)), "")
     loads, stores = _IMPLICIT.get(root, (0, 0))
     if not _has_memory(name, operands):
         return loads, stores
-    if root in ("push", "call") or (name.startswith(("jmp", *_READ_ONLY)) and not name.startswith("cmpxchg")):
+    if root in ("push", "call") or (name.startswith(("jmp", *_READ_ONLY)) and not name.startswith(_READ_AND_WRITE)):
         return loads + 1, stores
     if root == "pop":
         return loads, stores + 1

@@ -229,6 +229,22 @@ char LICENSE[] SEC("license") = "GPL";
 """
 
 
+CHANGING = """\
+    int length = context->data_end - context->data;
+    if (length > 40 && bpf_xdp_adjust_tail(context, 40 - length) || bpf_xdp_adjust_meta(context, -8))
+        return XDP_DROP;
+    return XDP_TX;
+"""
+
+
+def test_a_frame_comes_as_it_was_sent_though_its_page_had_one_that_the_program_changed(tmp_path: Path) -> None:
+    program = tmp_path / "changing.bpf.c"
+    program.write_text(re.sub(r"\t.*;\n(?=})", CHANGING, MINE, flags=re.DOTALL))
+    rows = _counted(tmp_path / "runs", str(program), "--mode", "native", "--mode", "test_run").rows()
+    for part in ("program", "called"):
+        assert _exact(rows, part, mode="native") == _exact(rows, part, mode="test_run")
+
+
 @pytest.mark.thorough
 def test_an_object_without_debug_information_is_told_by_instruction_the_most_first(tmp_path: Path) -> None:
     source, plain = tmp_path / "mine.bpf.c", tmp_path / "plain.bpf.o"

@@ -290,12 +290,34 @@ def test_a_kernel_that_hides_where_frames_are_sent_is_refused() -> None:
         root_of("live", [one for one in SYMBOLS if one[0] != SEND])
 
 
+def _long_runs(count: int, runs: int) -> WindowCounts:
+    """So many of the frames' runs call the helper twice."""
+    return count, _frames(count, helper=count + runs), {10: count - runs, 15: runs} if runs else {10: count}
+
+
+def _sent_back(count: int, back: int) -> WindowCounts:
+    return count, [row for row in _frames(count) if row[:2] != (12, 5)] + [(12, 5, back)]
+
+
+EVERY_HUNDREDTH = [(256, 2), (512, 5), (256, 3), (512, 5), (256, 3), (512, 5), (256, 2), (512, 5), (256, 3), (512, 5)]
+"""Frames of ten windows in a row, and how many of them are hundredth ones."""
+
+
+def test_a_packet_that_takes_another_path_once_a_window_cancels_out() -> None:
+    cost = _cost(_long_runs(256, 1), _long_runs(512, 1))
+    assert cost.tallies[CALLED].instructions == 5
+
+
 @pytest.mark.parametrize(
     ("windows", "words"),
     [
         ([(256, _frames(256, ran=0)), (512, _frames(512, ran=0))], "never saw a frame"),
         ([(256, _frames(256, ran=200)), (512, _frames(512, ran=400))], "200 of 256, 400 of 512"),
         ([(n, _frames(n, helper=n + i)) for i in range(4) for n in (256, 512)], "another path each time"),
+        ([_long_runs(n, runs) for n, runs in EVERY_HUNDREDTH], "another path each time: 99 % .* 10 .*, 0.99"),
+        ([_long_runs(n, runs) for n, runs in ((256, 85), (512, 171))], "another path each time"),
+        ([_long_runs(n, runs) for n, runs in ((256, 0), (512, 200))], "another path each time"),
+        ([_sent_back(256, 256), _sent_back(512, 320)], "256 of 256, of others 320 of 512"),
     ],
 )
 def test_what_cannot_be_believed_is_refused(windows: list[WindowCounts], words: str) -> None:
@@ -324,6 +346,13 @@ def test_what_cannot_be_believed_is_refused(windows: list[WindowCounts], words: 
         (("stos", "%rax,%es:(%rdi)"), 0, 1),
         (("movzbl", "0x3(%rdi),%eax"), 1, 0),
         (("cmpxchg", "%rcx,(%rdx)"), 1, 1),
+        (("leave", ""), 1, 0),
+        (("popcnt", "%rdi,%rax"), 0, 0),
+        (("popcnt", "(%rdi),%rax"), 1, 0),
+        (("bt", "%rax,(%rdi)"), 1, 0),
+        (("bts", "%rax,(%rdi)"), 1, 1),
+        (("btrl", "$0x1,0x8(%rdi)"), 1, 1),
+        (("verw", "-0x12(%rip)"), 1, 0),
     ],
 )
 def test_loads_and_stores_of_an_instruction(instruction: tuple[str, str], loads: int, stores: int) -> None:

@@ -11,7 +11,7 @@ import functools
 import json
 import lzma
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -69,6 +69,10 @@ and wakes ksoftirqd. Up to 8 were seen in four boots of 5.10 and 6.12."""
 QUIET = 5
 """Windows of one number of frames that tell a count; as many are counted first."""
 
+STRAY_WINDOWS, STRAY_PACKETS = 1, 8
+"""Windows in which packets may take other paths than in most: of an interrupt, or the first. And packets of a window
+that may take another than the rest: what a window costs once."""
+
 
 class CacheLines(NamedTuple):
     """Distinct cache lines of 64 B, by their virtual addresses: read or written, and those of code."""
@@ -85,7 +89,7 @@ class Cost:
     instruction; ``functions`` those of each function without what it calls; ``addresses`` those of the program's code.
     ``halves``: half of the range to which a scope's instructions hold; 0 where they are exact; ``ranged``: of the
     functions with instructions in such a scope, half of their scopes' range. ``agreed``: more than
-    half of the windows have one path, so that more of them would tell no more.
+    half of the windows have one path, and in each the packets took the same, so that more of them would tell no more.
     ``came_back``: the share of the frames that the program sent back; ``passed_on``: that of the frames which reached
     the kernel's IP layer; of a test run, those for which it returned XDP_TX or XDP_PASS. ``shares`` of the frames, by
     the instructions of the program and what it calls; none if no window's runs add up to its count. ``cache_lines`` of
@@ -120,15 +124,17 @@ def cost_of(measurement: Measurement) -> Cost:
         alike.setdefault(window.frames, []).append((window, tallies))
     if len(alike) < 2:
         raise UnsupportedError(_never_whole(measurement))
-    alike = {frames: _quiet(windows) for frames, windows in alike.items()}
     few, many = sorted(alike)
+    strays = _strays(measurement, few, many)
+    _require_share_sent_back(measurement, *(alike[frames][0][0] for frames in (few, many)))
+    alike = {frames: _quiet(windows) for frames, windows in alike.items()}
     fewer, more = (_most_common(_undisturbed(alike[frames])) for frames in (few, many))
     frames = many - few
     counted = [measurement.by_address(one[0]) for one in (fewer, more)]
     tallies = {scope: _tally_slope(fewer[1][scope], more[1][scope], frames) for scope in SCOPES}
     addresses, called, stacks = (_slope(counted[0][i], counted[1][i], frames) for i in range(3))
     halves = {scope: max(_spread(alike[n], scope) for n in (few, many)) / frames for scope in (PATH, ALLOCATOR)}
-    agreed = not halves[PATH]
+    agreed = not halves[PATH] and not strays
     halves[ALLOCATOR] += sum(count for stack, count in stacks.items() if is_slow_allocation(stack))
     if measurement.has_packet_socket or tallies[APPLICATION].instructions:
         halves[PATH] = max(halves[PATH], Fraction(SOCKET_RANGE))
@@ -158,11 +164,60 @@ def _quiet(windows: Sequence[tuple[Window, dict[str, Tally]]]) -> list[tuple[Win
 
 def _shares(windows: Sequence[tuple[Window, dict[str, Tally]]]) -> Shares:
     """Return the shares of a window in which an interrupt has disturbed no run."""
-    for window, tallies in windows:
-        took = window.ran.took
-        if sum(n * times for n, times in took.items()) == sum(int(tallies[s].instructions) for s in (PROGRAM, CALLED)):
-            return shares_of(took)
-    return {}
+    return next((shares_of(window.ran.took) for window, tallies in windows if _adds_up(window, tallies)), {})
+
+
+def _adds_up(window: Window, tallies: Mapping[str, Tally]) -> bool:
+    """Tell whether no interrupt has disturbed a run of the program: then its runs add up to its count."""
+    runs = sum(count * times for count, times in window.ran.took.items())
+    return runs == sum(tallies[scope].instructions for scope in (PROGRAM, CALLED))
+
+
+def _strays(measurement: Measurement, few: int, many: int) -> int:
+    """Return the number of windows whose packets took other paths than those of the rest, or in other shares.
+
+    Raises UnsupportedError for more than `STRAY_WINDOWS`, and where longer windows have other shares. Then no slope is
+    a packet's cost: every hundredth packet on a path of its own is two or three of 256, and of 512 five or six; and
+    what fills up within a window costs something else in its second half.
+    """
+    ran = [window for window in measurement.windows if measurement.runs(window)["program"] == window.frames]
+    undisturbed = [window for window in ran if _adds_up(window, measurement.tallies(window))]
+    is_sure = {window.frames for window in undisturbed} == {few, many}
+    windows = undisturbed if is_sure else ran
+    (fewer, strays), (more, more_strays) = (
+        _mix([window for window in windows if window.frames == n]) for n in (few, many)
+    )
+    rest = {took: more[took] - times for took, times in fewer.items()}
+    moved = sum(max(times - rest[took], 0) for took, times in fewer.items())
+    leaves_out = any(rest[took] and rest[took] < times for took, times in fewer.items())
+    if moved > STRAY_PACKETS or (is_sure and (strays + more_strays > STRAY_WINDOWS or leaves_out)):
+        raise _varies("the program with what it calls", windows)
+    return strays + more_strays if is_sure else 0
+
+
+def _mix(windows: Sequence[Window]) -> tuple[Counter[int], int]:
+    """Return the program's runs by their instructions, as in most windows, and the number of those with other runs."""
+    mixes = Counter(frozenset(window.ran.took.items()) for window in windows)
+    ((common, times),) = mixes.most_common(1)
+    return Counter(dict(common)), len(windows) - times
+
+
+def _require_share_sent_back(measurement: Measurement, fewer: Window, more: Window) -> None:
+    """Raise UnsupportedError unless of twice the frames twice as many came back: the path is that of both kinds."""
+    if measurement.came_back(fewer) != measurement.came_back(more):
+        sent_back = (f"{measurement.came_back(one) * one.frames} of {one.frames}" for one in (fewer, more))
+        raise UnsupportedError(
+            f"the program sends back another share of the frames each time: {', of others '.join(sent_back)}",
+            remedy=_ONE_PATH,
+        )
+
+
+_ONE_PATH = "frames that take one path (--flows, --frames), or fill its maps; fix by --rodata what it counts or draws"
+
+
+def _varies(words: str, windows: Iterable[Window]) -> UnsupportedError:
+    took = sum((Counter(window.ran.took) for window in windows), Counter[int]())
+    return UnsupportedError(f"{words} takes another path each time: {shares_text(shares_of(took))}", remedy=_ONE_PATH)
 
 
 _WITH_SENDER = Absent("live frames: for a frame that comes alone the kernel fills pages of the sender, too")

@@ -56,6 +56,9 @@ objects do depends on all that the kernel has allocated since its boot, so that 
 
 LINE_BYTES = 64
 """Of a cache line."""
+CHANGING = {"bpf_xdp_adjust_tail", "bpf_xdp_adjust_meta"}
+"""What changes a frame without moving its data: from Linux 6.3 on, a live frame's page keeps that."""
+
 IP_LAYER = ("ip_rcv_core", "ip6_rcv_core")
 """What the kernel runs once for each IP packet that it takes."""
 
@@ -272,6 +275,12 @@ class Measurement:
         blocks = window.ran.blocks
         runs = blocks[np.isin(self._starts[blocks[:, 1]], np.array(entries, dtype=np.uint64)), 2]
         return Fraction(int(runs.sum()), window.frames)
+
+    @property
+    def changes_frames(self) -> bool:
+        """Tell whether the program changes the frames' length or metadata in place."""
+        stacks = (item for window in self.windows for item in self.scopes_of_stacks(window).items())
+        return any(scope == CALLED and stack[-1] in CHANGING for stack, scope in stacks)
 
     @property
     def has_sender(self) -> bool:

@@ -15,7 +15,7 @@ from xdplab.deploy.afxdp import AfxdpRequest
 from xdplab.errors import HostError, ResultsWarning, UnsupportedError
 from xdplab.programs.build import DEVICE_BOUND
 from xdplab.run.rundir import RunDirectory, read_json
-from xdplab.studies.cost.counts import COUNTED, DRIVEN, SYMBOLS, cost_in, messages_of
+from xdplab.studies.cost.counts import COUNTED, DRIVEN, SYMBOLS, cost_in, measurement_in, messages_of
 from xdplab.studies.cost.gate import compare
 from xdplab.studies.cost.gathering import gather
 from xdplab.studies.cost.points import (
@@ -120,19 +120,22 @@ class CostStudy(PlacedSession):
     def _count_exactly(self, point: CostPoint, raw: Path) -> None:
         few, many = ROUNDS
         self._count(point, few, raw)
+        if anew := point.way == LIVE and measurement_in(raw).changes_frames:
+            self._count(point, few, raw, anew=anew)
         try:
             agreed = cost_in(raw).agreed
         except UnsupportedError:  # of few windows most may be disturbed
             agreed = False
         if not agreed:
-            self._count(point, many, raw)
+            self._count(point, many, raw, anew=anew)
             cost_in(raw)
 
-    def _count(self, point: CostPoint, rounds: int, raw: Path) -> None:
-        """Count a point's program, each window so many times, and write the raw files."""
+    def _count(self, point: CostPoint, rounds: int, raw: Path, *, anew: bool = False) -> None:
+        """Count a point's program, each window so many times, and write the raw files. ``anew``: the sender describes
+        each frame anew."""
         assert self.place is not None
         assert self._guest is not None
-        script = script_of(self._run, point, root_of(point.way, self._guest.symbols), rounds)
+        script = script_of(self._run, point, root_of(point.way, self._guest.symbols), rounds, anew=anew)
         printed = self._guest.host.run(["sh", "-c", script]).text
         loaded, _, driven = printed.partition(f"{_MARK}\n")
         (raw / LOADED).write_text(loaded)
@@ -157,13 +160,14 @@ def root_of(way: str, symbols: Sequence[tuple[int, str]]) -> int:
     )
 
 
-def script_of(run: RunDirectory, point: CostPoint, root: int, rounds: int) -> str:
+def script_of(run: RunDirectory, point: CostPoint, root: int, rounds: int, *, anew: bool = False) -> str:
     """Return the shell script that counts a point's program in its guest."""
     loader = read_json(run.path / point.object / LOADER, dict)
     ready = "filled" if loader["fills"] else _READY.get(point.mode, "attached")
     drive = ["--way", point.way, "--frames", f"/{point.frames}", "--window", str(point.window)]
     drive += ["--root", str(root), "--rounds", str(rounds)]
     drive += [option for option in loader["options"] if option == DEVICE_BOUND]
+    drive += ["--anew"] if anew else []
     drive += ["--gro"] if point.mode == "generic" and point.way == LIVE else []
     return _SCRIPT.format(
         load=shlex.join(_application(run, point) if point.mode == AF_XDP else _loader(point, loader)),
@@ -220,6 +224,6 @@ STUDY = study_kind(
     views=VIEWS,
     results=results,
     compare=compare,
-    version="5",
+    version="6",
     at_once=True,
 )
