@@ -4,10 +4,11 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from xdplab.history import index
 from xdplab.history.changes import changes, steps
 from xdplab.history.shown import meaning, series
 from xdplab.history.table import History, gathered, history
+from xdplab.history.values import values
 from xdplab.studies import bundle
 from xdplab.studies.bundle import export
 from xdplab.studies.kinds import open_run
@@ -308,7 +310,24 @@ def test_any_difference_of_an_exact_count_is_a_change(folder: Path) -> None:
     assert (change.new, change.share) == (450.5, None), "0 has no share"
 
 
-def over_time(logs: Any, **around: list[str]) -> pd.DataFrame:
+def test_packets_of_one_name_in_a_run_are_no_history_of_each_other(folder: Path) -> None:
+    counted(folder, "a", day=0)
+    run = open_run(folder / "a")
+    (point,) = run.plan.points
+    again = replace(point, object=f"{point.object}-of-another-folder")
+    rows = pd.concat([run.rows(), run.rows().assign(trial_id=f"{again.point_id}-r1")])
+    of_both = Mock(kind=run.kind, plan=Mock(points=[point, again]), rows=lambda: rows)
+    names = [row["point"] for row in values(of_both) if row["metric"] == "instructions"]
+    assert names == [names[0], f"{names[0]}, 2"]
+
+
+def test_a_count_that_holds_to_a_range_is_not_compared(folder: Path) -> None:
+    rows = over_time(np.log([450.0, 452.0, 451.0]), exact=["450", None, "451"])
+    (change,) = changes(rows).changed
+    assert (change.before, change.run, change.old, change.new) == ("r0", "r2", 450, 451)
+
+
+def over_time(logs: Any, **around: Any) -> pd.DataFrame:
     """Return the rows of runs of one point, a day apart, with what differs around them."""
     cells = {
         "metric": RATE, "point": "p", "place": "lab", "exact": None, "path": [f"r{n}" for n in range(len(logs))],

@@ -55,8 +55,8 @@ def changes(rows: pd.DataFrame) -> ChangesOverTime:
     changed: list[ChangeOverTime] = []
     machines: dict[str, None] = {}
     for places in _split(_numbered(dated, ("metric", "point", "place"))):
-        if exact[places[0]]:
-            counts = records(dated.iloc[places])
+        if exact[places].any():
+            counts = records(dated.iloc[places[exact[places]]])  # nothing is said of one that holds to a range
             changed += [_exact(old, new) for old, new in pairwise(counts) if old["exact"] != new["exact"]]
             continue
         borders = np.flatnonzero(np.diff(machine[places])) + 1

@@ -125,10 +125,13 @@ _WHOLE = "whole"
 def _of_cost(run: Run[Any]) -> Iterator[Cells]:
     """Yield the totals of each packet: they are exact, or hold to a range."""
     table, points = run.rows(), {f"{point.point_id}-r1": point for point in run.plan.points}
+    names = dict(
+        zip(points, gate.numbered(f"{point}, {many(point.flows, 'flow')}" for point in points.values()), strict=True)
+    )
     for row in records(table[table["part"].isin(gate.TOTALS)]):
         point = points[str(row["trial_id"])]
         settings = {name: getattr(point, name) for name in ("program", "kernel", "mode", "way", "frame_bytes", "flows")}
-        head = _head(f"{point}, {many(point.flows, 'flow')}", row, _json(settings)) | {
+        head = _head(names[str(row["trial_id"])], row, _json(settings)) | {
             "program_hash": PurePosixPath(point.object).name, "place": point.place, "kernel": row["kernel_release"],
         }  # fmt: skip
         exact = None if is_null(row["exact"]) else row["exact"]

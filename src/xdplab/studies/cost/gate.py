@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -255,6 +255,14 @@ def _functions(rows: pd.DataFrame) -> Iterator[tuple[str, Fraction]]:
     for row in rows.loc[rows["part"].eq(FUNCTION)].to_dict("records"):
         if pd.notna(row["exact"]):
             yield str(row["name"]), Fraction(row["exact"])
+
+
+def numbered(titles: Iterable[str]) -> Iterator[str]:
+    """Yield the titles of a run's packets; a second one of the same title has a number."""
+    times: Counter[str] = Counter()
+    for title in titles:
+        times[title] += 1
+        yield title + (f", {times[title]}" if times[title] > 1 else "")
 
 
 def compared(old: list[Case], new: list[Case]) -> list[CostDifference]:

@@ -7,7 +7,6 @@ Sources: github-action-benchmark's README, ``customSmallerIsBetter``; https://be
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +21,11 @@ if TYPE_CHECKING:
 
 def _totals(table: pd.DataFrame) -> Iterator[tuple[str, str, list[dict[Hashable, Any]]]]:
     """Yield each packet's name (a second one has a number), what it was counted with, and the rows of its totals."""
-    times: Counter[str] = Counter()
-    for case, (_, rows) in zip(gate.cases_of(table), table.groupby("trial_id", sort=False), strict=True):
-        times[case.title] += 1
-        number = f", {times[case.title]}" if times[case.title] > 1 else ""
+    cases = gate.cases_of(table)
+    packets = table.groupby("trial_id", sort=False)
+    for case, name, (_, rows) in zip(cases, gate.numbered(case.title for case in cases), packets, strict=True):
         made_with = f"Linux {case.made_with['kernel_release']}, {case.made_with['compiler']}"
-        yield case.title + number, made_with, rows.loc[rows["part"].isin(gate.TOTALS)].to_dict("records")
+        yield name, made_with, rows.loc[rows["part"].isin(gate.TOTALS)].to_dict("records")
 
 
 def _github_action_benchmark(table: pd.DataFrame) -> list[dict[str, Any]]:
