@@ -19,6 +19,10 @@ LATE = {"latency_p50_ns": 3000.0, "latency_sent_p50_ns": 1000.0}
 LATE_AT_P99 = {"latency_p99_ns": 134_000.0, "latency_sent_p99_ns": 2_000.0}
 PHYSICAL = {"arrangement": "hosts", "link_bps": 10e9}
 LINE = 14_880_952  # 64-byte frames per second on 10 Gbit/s: 84 bytes each at L1
+FULL = PHYSICAL | dict.fromkeys(("tx_packets", "rx_packets", "dut_tx_packets", "dut_rx_packets", "forwarded_pps"), LINE)
+LATER = dict.fromkeys(("tx_packets", "rx_packets", "dut_tx_packets", "dut_rx_packets"), LINE * 1.003) | {
+    "rx_ring_entries": 65536
+}
 
 
 def test_a_lossy_open_loop_is_valid_and_shows_the_dut() -> None:
@@ -119,6 +123,7 @@ def test_the_loss_of_a_direction_is_told() -> None:
 SHARED = {"arrangement": "shared", "rx_packets": 4_000_000, "dut_rx_packets": 4_000_000, "dut_tx_packets": 4_000_000}
 NEVER_REACHED = {"offered_pps": 0.28e6, "rate_requested_pps": 1e6}
 USERS = {"workload": None, "accesses": None, "program_name": "lb.bpf.c"}
+BACK_NONE = {"rx_packets": 0, "dut_tx_packets": 0}
 
 
 def decided(**frames: int) -> str:
@@ -139,7 +144,11 @@ def decided(**frames: int) -> str:
             {"rate_requested_pps": 5e6, "generator_pps": 4.1e6},
             "asked for (alone it reaches 4,100,000 frames per second)",
         ),
-        (PHYSICAL | {"tx_packets": 20e6, "rx_packets": LINE * 1.003, "dut_tx_packets": LINE * 1.003}, "100.3% of what"),
+        (FULL | {"forwarded_pps": LINE * 1.003}, "100.3% of what"),
+        (
+            FULL | USERS | BACK_NONE | {"action": "drop", "rx_ring_entries": 1024, "forwarded_pps": LINE * 1.003},
+            "100.3% of what",
+        ),
         (
             {"counters_missing": "dut.iplink.after.json is empty"},
             "rests on cannot be used: dut.iplink.after.json is empty",
@@ -271,7 +280,7 @@ SENDING |= {"arrangement": "shared", "engine": "afxdp", "forwarded_pps": 1e6, "d
         (CLOSED | {"tg_port_tx_packets": 990_000}, {"tg_port_tx_packets": 980_000, "dut_rx_packets": None}, "its port"),
         (CLOSED | {"tx_unrestored_packets": 10_000}, {"tx_unrestored_packets": 10_001}, "may carry what"),
         ({"tg_port_rx_packets": 99_000, "tg_missed_packets": 1000}, {"tg_missed_packets": 1001}, "verdict='invalid'"),
-        (PHYSICAL | {"tx_packets": 2e7, "rx_packets": 14.73e6, "dut_tx_packets": LINE}, {"rx_packets": LINE}, "'link'"),
+        (FULL | {"forwarded_pps": 14.73e6}, {"forwarded_pps": 14.74e6}, "'link'"),
         (PACED | {"latency_p99_ns": 2000.0, "latency_sent_p99_ns": 1000.0}, {"latency_sent_p99_ns": 999.0}, "was late"),
         (PACED | {"latency_p50_ns": 2000.0, "latency_sent_p50_ns": 1000.0}, {"latency_sent_p50_ns": 999.0}, "(p50)"),
         ({"queues": 2, "queues_reached": 2}, {"queues": 3}, "traffic reached 2 of 3 queues"),
@@ -341,9 +350,6 @@ def test_frames_that_came_twice_hide_no_loss() -> None:
     }
     assert loss_share(GOOD | row) == pytest.approx(0.0099)
     assert judge(GOOD | row).limited_by == "dut"
-
-
-BACK_NONE = {"rx_packets": 0, "dut_tx_packets": 0}
 
 
 @pytest.mark.parametrize("action", ["drop", "pass"])
@@ -496,7 +502,10 @@ AFXDP = SHARED | {"engine": "afxdp", "tx_packets": 4_000_000}
         (PHYSICAL | {"tx_errors": 1_000_000}, "generator"),  # the TG's card refused what did not come back
         (PHYSICAL | {"tx_errors": 900_000}, "dut"),
         ({"tx_errors": 1_000_000}, "dut"),  # on a veth the ring that was full is the DUT's
-        (PHYSICAL | {"tx_packets": 15e6, "rx_packets": LINE, "dut_tx_packets": LINE, "dut_rx_packets": LINE}, "link"),
+        (FULL, "link"),
+        (FULL | LATER, "link"),  # it carried the frames of full rings after the window
+        (FULL | LATER | USERS | BACK_NONE | {"action": "drop", "forwarded_pps": LINE * 1.003}, "link"),
+        (FULL | LATER | {"forwarded_pps": 0.98 * LINE}, "generator"),
         ({"rx_packets": 3_997_000, "dut_tx_packets": 3_997_000}, "generator"),  # a loss of 0.08 % is not saturation
         (USERS | BACK_NONE | {"action": "drop", "dut_rx_packets": 3_000_000}, "dut"),
     ],

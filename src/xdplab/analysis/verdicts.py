@@ -31,7 +31,7 @@ from xdplab.formats.proc import FAST_CLOCKS
 from xdplab.formats.settings import PROBE_NOTE
 from xdplab.plan.offered import frame_rate
 
-RULES_VERSION = "16"
+RULES_VERSION = "17"
 
 LINE_SLACK = 1.002  # clocks of two NICs
 LINE_FULL = 0.99  # share of the line rate from which the link is the limit
@@ -102,17 +102,10 @@ def line_share(row: Row) -> float | None:
 
     Of two directions at once, each has a way of its own on each cable: the fuller one counts.
     """
-    window, size, frames = number(row, "window_s"), _forwarded_bytes(row), _frames_one_way(row)
+    rate, size = number(row, "forwarded_pps"), _forwarded_bytes(row)  # of the window: the link carries rings later
     most = None if size is None else line_pps(number(row, "link_bps"), size)
-    return frames / window / most if most and window and frames is not None else None
-
-
-def _frames_one_way(row: Row) -> float | None:
-    if text(row, "directions") != "both":
-        return forwarded(row)
-    ways = [number(row, f"{way}_rx_packets") for way, _ in DIRECTIONS]
-    counted = [frames for frames in ways if frames is not None]
-    return max(counted) if len(counted) == len(ways) else None
+    ways = [number(row, f"{way}_rx_packets") or 0.0 for way, _ in DIRECTIONS]
+    return rate * (max(ways) / sum(ways) if any(ways) else 1.0) / most if most and rate is not None else None
 
 
 def _forwarded_bytes(row: Row) -> float | None:
@@ -213,7 +206,7 @@ def received_within_sent(row: Row) -> str | None:
 
 def within_line_rate(row: Row) -> str | None:
     share = line_share(row)
-    if share is None or share <= LINE_SLACK:
+    if share is None or share <= LINE_SLACK + drained_share(row):
         return None
     return f"received {share:.1%} of what the physical link can carry"
 
@@ -306,8 +299,8 @@ RULES: tuple[Callable[[Row], str | None], ...] = (
     closed_loop_is_closed,
     frames_arrive_as_sent,
     frames_left_whole,
-    within_line_rate,
     each_direction_carries,
+    within_line_rate,
     counts_agree,
     no_duplicates,
     link_counts_what_xdp_takes,
@@ -492,12 +485,17 @@ def say_unsteady(row: Row) -> str | None:
     return f"the rate was not steady: a {kind} of {change:+.0%} of its mean within the window" if change else None
 
 
-def say_drained(row: Row) -> str | None:
+def drained_share(row: Row) -> float:
     """Only the TG counts when the window ends; the DUT's counts include frames that drained from its rings later."""
     entries, queues, done = number(row, "rx_ring_entries"), number(row, "queues"), forwarded(row)
-    if returns_frames(row) or not entries or not queues or not done or (loss_share(row) or 0.0) <= LOSS_FLOOR:
+    return entries * queues / done if entries and queues and done and not returns_frames(row) else 0.0
+
+
+def say_drained(row: Row) -> str | None:
+    share = drained_share(row)
+    if not share or (loss_share(row) or 0.0) <= LOSS_FLOOR:
         return None
-    return f"up to {entries * queues / done:.2%} of the frames counted drained from rings after the window"
+    return f"up to {share:.2%} of the frames counted drained from rings after the window"
 
 
 def say_refused(row: Row) -> str | None:

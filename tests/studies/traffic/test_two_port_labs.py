@@ -155,6 +155,14 @@ def test_a_search_knows_one_port_only(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize(("ways", "lost"), [(1, 3), (2, 8)])
+def test_frames_without_a_place_are_those_of_each_port_that_they_reach(ways: int, lost: int) -> None:
+    ports: Any = [
+        SimpleNamespace(require=lambda name, count=count: {"dut_driver_lost": count}[name]) for count in (3, 5)
+    ]
+    assert row_of(ports=ports, two_ports=True, ways=ways)["dut_driver_lost"] == lost
+
+
 MTUS = {"": "1500", " (second port)": "9000"}
 
 

@@ -213,7 +213,7 @@ def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[
 TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
 KEY = ("trial_id", "attempt")
 SAMPLE_NAMES = {column.name for column in SAMPLES}
-RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, values 5, columns {columns_version()}", _derive)
+RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, values 6, columns {columns_version()}", _derive)
 
 
 def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:

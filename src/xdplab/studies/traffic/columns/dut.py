@@ -222,6 +222,7 @@ def _own_metrics(t: TrialSource) -> str:
 _OTHERWISE: dict[str, Callable[[TrialSource], object]] = {
     "dut_rx_packets": _dut_rx,
     "dut_tx_packets": _dut_tx,
+    "dut_driver_lost": lambda t: sum(port.require("dut_driver_lost") for port in t.ports[: t.point.ways]),
     "rx_by_queue": lambda t: json.dumps(_by_queue(t)),
     "evenness": _evenness,
     "settings": partial(_settings, name="settings"),
