@@ -109,8 +109,10 @@ def test_an_empty_journal_is_said(run: RunDirectory, journal: bytes) -> None:
     assert "remove it" in str(told.value)
 
 
+@pytest.mark.parametrize("at_once", [journal.AT_ONCE, 5])
 @pytest.mark.parametrize("cut", range(1, 20))
-def test_a_torn_last_line_is_absent(run: RunDirectory, cut: int) -> None:
+def test_a_torn_last_line_is_absent(run: RunDirectory, cut: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "AT_ONCE", at_once)
     run.journal.append("ended", how="x")
     with run.journal.path.open("r+b") as file:
         file.truncate(run.journal.path.stat().st_size - cut)
@@ -398,24 +400,46 @@ def test_a_line_of_a_journal_that_is_no_event_is_named(run: RunDirectory, line: 
         list(run.journal.events())
 
 
-@pytest.mark.parametrize("files", ['{"../a":1}', '{"a":-1}', '{"a":true}', "7"])
-def test_attempts_without_their_facts_are_checked_and_what_is_not_of_trials_is_found_alone(
-    run: RunDirectory, files: str
+DAMAGED = {"files": ['{"../a":1}', '{"a":-1}', '{"a":true}', '{"a":1', "7"], "facts": ['{"a":}', '{"lab":"b"', "7"]}
+
+
+@pytest.mark.parametrize(("field", "content"), [(field, content) for field in DAMAGED for content in DAMAGED[field]])
+def test_attempts_are_checked_where_they_are_read_and_what_is_not_of_trials_is_found_alone(
+    run: RunDirectory, field: str, content: str
 ) -> None:
     run.journal.append("planned", trials=["a"], blocks=[0])
+    run.journal.append("started", trial_id="a", attempt=1)
     run.journal.append("finished", **vars(attempt_of("a", facts={"lab": "b", "share": float("nan")})))
     run.journal.append("released", trials=["a"], why="enough is known")
-    quick = list(run.journal.events("finished", facts=False))
-    (whole,) = run.journal.events("finished")
-    assert quick == [whole | {"facts": {}}]
-    assert whole["facts"]["lab"] == "b"
-    kinds = ("created", "planned", "released")
+    (least,), (quick,), (whole,) = (
+        list(run.journal.events("finished", without=names)) for names in (["facts", "files"], ["facts"], [])
+    )
+    assert quick == whole | {"facts": {}}
+    assert least.items() <= whole.items()
+    kinds = ("created", "planned", "started", "released")
     assert list(run.journal.events(*kinds)) == [event for event in run.journal.events() if event["event"] in kinds]
-    line = json.dumps(whole, separators=(",", ":")).replace(json.dumps(whole["files"], separators=(",", ":")), files)
+    line, before = (json.dumps(part, separators=(",", ":")) for part in (whole, whole[field]))
     with run.journal.path.open("a") as file:
-        file.write(line + "\n")
-    with pytest.raises(ResultsError, match="line 5 is not an event: finished"):
-        list(run.journal.events(facts=False))
+        file.write(line.replace(before, content) + "\n")
+    for _ in "checked", "again":
+        with pytest.raises(ResultsError, match="line 6 is not an event: "):
+            list(run.journal.events(without=["facts"] if field == "files" else []))
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_another_journal_in_the_place_of_one_that_was_read_is_read_anew(run: RunDirectory, replaced: bool) -> None:
+    run.journal.append("planned", trials=["a"], blocks=[0])
+    assert [event["event"] for event in run.journal.events()] == ["created", "planned"]
+    other = run.journal.path.read_text().replace('"ab12"', '"cd3456"').replace('["a"],"blocks":[0]', '[],"blocks":[]')
+    if replaced:
+        run.journal.path.unlink()
+    run.journal.path.write_text(other)
+    run.journal.append("ended", how="complete")
+    assert list(run.journal.events("created", "ended")) == list(
+        journal.Journal(run.journal.path).events("created", "ended")
+    )
+    assert list(run.journal.events()) == list(journal.Journal(run.journal.path).events())
+    assert (run.journal.count("planned"), run.journal.checked.planned) == (1, set())
 
 
 def test_status_tells_a_run_under_way_from_a_killed_and_from_a_complete_one(

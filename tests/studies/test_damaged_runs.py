@@ -82,9 +82,9 @@ def change(run: Path, apply: Callable[[Events], object]) -> None:
     journal.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events))
 
 
-@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_journal_is_refused_with_the_line(run: Path, damage: Callable[[Events], object]) -> None:
-    change(run, damage)
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_journal_is_refused_with_the_line(run: Path, name: str) -> None:
+    change(run, damage := DAMAGED[name])
     number = (
         next(
             n
@@ -95,6 +95,8 @@ def test_a_damaged_journal_is_refused_with_the_line(run: Path, damage: Callable[
         else 1 + len(lines_of(run)[1])
     )
     for verb in ("status", "show", "audit", "figures", "report", "tables", "resume"):
+        if verb == "status" and "files" in name:
+            continue  # it tells what it can without them
         done = CliRunner().invoke(cli, [verb, str(run)])
         assert isinstance(done.exception, ResultsError), (verb, done.output)
         assert f"line {number} is not an event" in str(done.exception), verb

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from seaborn.axisgrid import FacetGrid
 
-from xdplab.analysis.findings import to_frame
+from xdplab.analysis.findings import Finding
 from xdplab.analysis.summary import varying
 from xdplab.errors import ResultsError, XdplabError
 from xdplab.figures import explore
@@ -158,8 +159,15 @@ class RunInHand:
         return ReadableFrame([*map(asdict, claims_room("judged").judged(self.on_disk))])
 
     def findings(self) -> pd.DataFrame:
-        """Findings over several points and repetitions."""
-        return ReadableFrame(to_frame(self.on_disk.findings()))
+        """Findings over several points and repetitions: points and files comma-separated, evidence as JSON."""
+        names = [field.name for field in fields(Finding)]
+        rows = [
+            vars(one)
+            | {"points": ",".join(one.points), "files": ",".join(one.files)}
+            | {"evidence": json.dumps(one.evidence, sort_keys=True)}
+            for one in self.on_disk.findings()
+        ]
+        return ReadableFrame(pd.DataFrame(rows, columns=names))
 
     @property
     def figures(self) -> list[str]:

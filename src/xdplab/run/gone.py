@@ -59,7 +59,7 @@ class RawSeen:
 def look_at_raw(run: RunDirectory) -> RawSeen:
     """Look at every raw file."""
     folders, moments, gone = [], array("q"), []
-    for attempt in attempts_of(run, facts=False):
+    for attempt in attempts_of(run, without=["facts"]):
         if attempt.status == "measured" and attempt.files:
             place = place_of(attempt)
             for folder in dict.fromkeys([place, *(f"{place}/{file}".rpartition("/")[0] for file in attempt.files)]):

@@ -11,12 +11,12 @@ import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from xdplab.errors import ResultsError
 from xdplab.lazy import lazily
@@ -39,8 +39,11 @@ class ValueKind:
     schema: Schema
 
     @cached_property
-    def fits(self) -> Callable[[Any], bool]:
-        return partial(pydantic_core.SchemaValidator(self.schema).isinstance_python, strict=True)
+    def validator(self) -> pydantic_core.SchemaValidator:
+        return pydantic_core.SchemaValidator(self.schema)
+
+    def fits(self, value: Any) -> bool:
+        return self.validator.isinstance_python(value, strict=True)
 
 
 def _map_of(names: Schema, values: Schema) -> Schema:
@@ -67,7 +70,8 @@ IDS, TEXTS, COUNTS, NUMBERS = (
 )
 FACTS = ValueKind("a mapping", {"type": "dict"})
 FLAG = ValueKind("true or false", {"type": "bool"})
-FILES = ValueKind("file names in the attempt with their bytes", _map_of(TEXT.schema, COUNT.schema))
+_INSIDE = {"type": "str", "pattern": r"^(\.|\.?[^/.][^/]*|\.\.[^/]+)(/(\.?|\.?[^/.][^/]*|\.\.[^/]+))*$"}
+FILES = ValueKind("file names in the attempt with their bytes", _map_of(_INSIDE, COUNT.schema))
 WORDS = ValueKind("a mapping of texts", _map_of(TEXT.schema, TEXT.schema))
 PLAN = ValueKind("the name of a plan in the run", {"type": "str", "pattern": r"^plan(-\d+)?\.yaml$"})
 STATUS, WHEN = (
@@ -107,26 +111,28 @@ class NotAnEventError(ValueError):
 
 @dataclass
 class CheckedLines:
-    """How much of a journal was checked: its bytes and lines, how often each event came, the last one's kind and time,
-    where the lines begin that are not `OF_TRIALS`, and the trials that it planned."""
+    """How much of a journal was checked: its bytes and lines, how often each event came, where the last line begins,
+    its kind and time, where the lines begin that are not `OF_TRIALS`, and the trials that it planned."""
 
     size: int = 0
     lines: int = 0
+    last_place: int = 0
     last: dict[str, Any] | None = None
     counts: Counter[str] = field(default_factory=Counter)
     places: list[int] = field(default_factory=list)
     planned: set[str] = field(default_factory=set)
 
     def take(self, line: bytes) -> dict[str, Any]:
-        """Return the event of the next line; that of an attempt may be without facts. Raises NotAnEventError."""
-        event = without_facts(line) or _checked(line)
+        """Return the event of the next line; an attempt's may be without facts and files. Raises NotAnEventError."""
+        event = _beginning_of(line) or _checked(line)
         self._require_sense(event)
         if event["event"] not in OF_TRIALS:
             self.places.append(self.size)
+        self.last_place = self.size
         self.size += len(line)
         self.lines += 1
         self.counts[event["event"]] += 1
-        self.last = {name: event[name] for name in ("event", "time")}
+        self.last = {"event": event["event"], "time": event["time"]}
         return event
 
     def _require_sense(self, event: Mapping[str, Any]) -> None:
@@ -146,29 +152,41 @@ class CheckedLines:
             case "started" | "finished":
                 if event["trial_id"] not in self.planned:
                     raise NotAnEventError(f"trial {event['trial_id']} was not planned")
-                if event["event"] == "finished" and not _inside(*event["files"]):
-                    raise NotAnEventError(f"finished.files is not {FILES.text}")
 
 
-@lru_cache(maxsize=256)  # the attempts of a run have files of the same names
-def _inside(*files: str) -> bool:
-    return not any(name.startswith("/") or ".." in name.split("/") for name in files)
+_NUMBER = rb"(-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]+)?(?:e-[0-9]+)?)"
+_ATTEMPT = re.compile(
+    rb'{"event":"(?:started|finished)","time":%b,"trial_id":"([\w.-]+)","attempt":(0|[1-9][0-9]{0,14})(?:}\n|'
+    rb',"status":"(measured|unsupported|failed)","reason":(?:null|"([ !#-\[\]-~]*)"),'
+    rb'"duration_s":%b,"wall_s":(?:null|%b),"facts":{)' % (_NUMBER, _NUMBER, _NUMBER)
+)
+"""How `append` begins the line of an attempt: its facts and files have a hundred times as many bytes."""
+_FILES = b',"files":'
 
 
-def without_facts(line: bytes) -> dict[str, Any] | None:
-    """Return a ``finished`` line's event with empty facts, in half the time; None for a line to be read whole."""
-    if line.startswith(b'{"event":"finished",'):
-        with suppress(ValueError):
-            return dict(_finished().validate_json(line, strict=True))
-    return None
+def _beginning_of(line: bytes) -> dict[str, Any] | None:
+    """Return the event of an attempt without facts and files; None for a line to be read whole."""
+    if not (begun := _ATTEMPT.match(line)) or not line.endswith(b"}\n"):
+        return None
+    time, trial_id, attempt, status, reason, duration_s, wall_s = begun.groups()
+    event = {"event": "started", "time": float(time), "trial_id": trial_id.decode(), "attempt": int(attempt)}
+    return event if status is None else event | {
+        "event": "finished", "status": status.decode(), "reason": None if reason is None else reason.decode(),
+        "duration_s": float(duration_s), "wall_s": None if wall_s is None else float(wall_s),
+    }  # fmt: skip
 
 
-@cache
-def _finished() -> pydantic_core.SchemaValidator:
-    schemas = {name.rstrip("?"): kind.schema for name, kind in EVENTS["finished"].items()}
-    schemas |= {"event": {"type": "literal", "expected": ["finished"]}, "time": NUMBER.schema}
-    schemas |= {"trial_id": TEXT.schema, "facts": _keys({})}  # a trial that was planned has such a name
-    return pydantic_core.SchemaValidator(_keys(schemas))
+def _read_on(line: bytes, event: dict[str, Any], without: Sequence[str]) -> dict[str, Any]:
+    """Return the event of a line with what its beginning lacks and is not to be ``without``. Raises NotAnEventError."""
+    if event["event"] != "finished" or "files" in event or "files" in without:
+        return event
+    if "facts" not in without:
+        return _checked(line)
+    try:
+        files = FILES.validator.validate_json(line[line.rindex(_FILES) + len(_FILES) : -2], strict=True)
+    except ValueError:
+        raise NotAnEventError(f"finished.files is not {FILES.text}") from None
+    return event | {"facts": {}, "files": files}
 
 
 def _checked(line: bytes) -> dict[str, Any]:
@@ -199,8 +217,9 @@ def parsed(line: bytes) -> dict[str, Any]:
 RESERVE = 65_536
 """Bytes on disk kept for the lines of the trial that is measured next; its longest line so far had 8 kB."""
 
-_BEGINNING = re.compile(rb'{"event":"(\w+)",')
-"""How `append` begins a line: the kind of a line that was checked before is known without reading it all."""
+AT_ONCE = 65_536
+"""Bytes of a journal that are read at once: pieces of 8 kB take lines of 5 kB three times as long."""
+
 _READS = threading.Lock()
 _WRITES = threading.Lock()
 """Threads of one process write a line each: a line that the disk did not take is cut off, and no other."""
@@ -249,22 +268,33 @@ class Journal:
         """Cut a last line that a kill left unfinished, so that the next line does not join it."""
         if not self.path.exists():
             return
-        data = self.path.read_bytes()
-        if data and not data.endswith(b"\n"):
-            self._cut(data.rfind(b"\n") + 1)
+        with self.path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            while end:
+                start = file.seek(max(0, end - AT_ONCE))
+                if whole := file.read(end - start).rfind(b"\n") + 1:
+                    end = start + whole
+                    break
+                end = start
+        self._cut(end)
 
-    def events(self, *kinds: str, facts: bool = True) -> Iterator[dict[str, Any]]:
-        """Yield every whole line, or those of these ``kinds``. Each line that was not ``checked`` is when it is read.
+    def events(self, *kinds: str, without: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+        """Yield every whole line, or those of these ``kinds``. What is read of a line that was not ``checked`` is.
 
-        If their ``facts`` are not asked for, attempts may be without. Raises ResultsError for a line that is no event.
+        Attempts may be ``without`` facts, or facts and files. Raises ResultsError for a line that is no event.
         """
-        for line, event in self._lines(of_trials=not kinds or not {*OF_TRIALS}.isdisjoint(kinds)):
-            if event is None or (facts and event["event"] == "finished"):
-                if kinds and (begun := _BEGINNING.match(line)) and begun[1].decode() not in kinds:
-                    continue
-                event = (None if facts else without_facts(line)) or parsed(line)
-            if not kinds or event["event"] in kinds:
-                yield event
+        for number, place, line in self._lines(of_trials=not kinds or not {*OF_TRIALS}.isdisjoint(kinds)):
+            try:
+                with _READS:
+                    event = self.checked.take(line) if place == self.checked.size else None
+                event = event or _beginning_of(line) or parsed(line)
+                if not kinds or event["event"] in kinds:
+                    yield _read_on(line, event, without)
+            except NotAnEventError as error:
+                raise ResultsError(
+                    f"{self.path}: line {number} is not an event: {error}",
+                    remedy="the journal was edited or damaged: put it back, or import the run again",
+                ) from None
 
     def count(self, kind: str) -> int:
         """Return how many whole lines are of this kind."""
@@ -279,34 +309,33 @@ class Journal:
     def _check(self) -> None:
         """Check the lines that are new."""
         if not self.path.exists() or self.path.stat().st_size != self.checked.size:
-            deque(self._lines(), maxlen=0)
+            deque(self.events(without=("facts", "files")), maxlen=0)
 
-    def _lines(self, *, of_trials: bool = True) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-        """Yield every whole line, with its event if it is new; lines `OF_TRIALS` if they are asked for, or new."""
+    def _lines(self, *, of_trials: bool) -> Iterator[tuple[int, int, bytes]]:
+        """Yield every whole line with its number and place; of those that were checked perhaps not those `OF_TRIALS`,
+        and then without numbers."""
         try:
-            with self.path.open("rb") as file:
-                if os.fstat(file.fileno()).st_size < self.checked.size:
-                    self.checked = CheckedLines()  # another journal took its place
-                end, places = (0, []) if of_trials else (self.checked.size, self.checked.places[:])
-                for place in places:
+            with self.path.open("rb", buffering=AT_ONCE) as file:
+                with _READS:
+                    self._forget_another(file)
+                    before = CheckedLines() if of_trials else replace(self.checked, places=self.checked.places[:])
+                for place in before.places:
                     file.seek(place)
-                    yield file.readline(), None
-                file.seek(end)
-                for line in file:
+                    yield 0, place, file.readline()
+                place = file.seek(before.size)
+                for number, line in enumerate(file, before.lines + 1):
                     if not line.endswith(b"\n"):
                         return
-                    with _READS:
-                        event = self._taken(line) if end == self.checked.size else None
-                    end += len(line)
-                    yield line, event
+                    yield number, place, line
+                    place += len(line)
         except FileNotFoundError:
             raise ResultsError(f"{self.path} is absent", remedy="name a run directory") from None
 
-    def _taken(self, line: bytes) -> dict[str, Any]:
-        try:
-            return self.checked.take(line)
-        except NotAnEventError as error:
-            raise ResultsError(
-                f"{self.path}: line {self.checked.lines + 1} is not an event: {error}",
-                remedy="the journal was edited or damaged: put it back, or import the run again",
-            ) from None
+    def _forget_another(self, file: BinaryIO) -> None:
+        """Forget what was checked if another journal has taken its place: the last line is no longer there."""
+        file.seek(self.checked.last_place)
+        with suppress(NotAnEventError):
+            event = parsed(file.readline())
+            if self.checked.last == {"event": event["event"], "time": event["time"]}:
+                return
+        self.checked = CheckedLines()

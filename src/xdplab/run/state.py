@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from xdplab.errors import ResultsError
@@ -291,13 +292,13 @@ def is_beginning(run: RunDirectory) -> bool:
 def read_state(run: RunDirectory) -> RunState:
     """Read the journal of ``run``. Raises ResultsError if it is damaged."""
     state, session = RunState(run_id=run.run_id), None
-    for event in run.journal.events(facts=False):
+    for event in run.journal.events(without=("facts", "files")):
         match event["event"]:
             case "planned":
                 state.plan(event["trials"], event["blocks"], event.get("costs_s", ()))
                 state.open_ended |= event.get("open_ended", False)
             case "finished":
-                state.add(Ended(*(event[name] for name in _OF_ENDED)))
+                state.add(Ended(*_of_ended(event)))
             case "released":
                 state.release(event["trials"])
             case "ended":
@@ -314,12 +315,12 @@ def read_state(run: RunDirectory) -> RunState:
     return state
 
 
-_OF_ENDED, _OF_ATTEMPT = (tuple(field.name for field in fields(kind)) for kind in (Ended, Attempt))
+_of_ended, _of_attempt = (itemgetter(*(field.name for field in fields(kind))) for kind in (Ended, Attempt))
 
 
-def attempts_of(run: RunDirectory, *, facts: bool = True) -> Iterator[Attempt]:
-    """Yield every finished attempt in order, with its facts, or in less time perhaps without."""
-    return (Attempt(*map(event.__getitem__, _OF_ATTEMPT)) for event in run.journal.events("finished", facts=facts))
+def attempts_of(run: RunDirectory, *, without: Sequence[str] = ()) -> Iterator[Attempt]:
+    """Yield every finished attempt in order, in less time ``without`` its facts."""
+    return (Attempt(*_of_attempt(event)) for event in run.journal.events("finished", without=without))
 
 
 def last_attempts(run: RunDirectory) -> dict[str, Attempt]:

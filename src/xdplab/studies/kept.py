@@ -135,7 +135,7 @@ def progress_of(run: RunDirectory) -> Progress:
     if progress.ended is not None:
         keep(run, PROGRESS, vars(progress), source)
         checked = run.journal.checked
-        keep(run, JOURNAL, vars(checked) | {"planned": sorted(checked.planned)}, source)
+        keep(run, JOURNAL, vars(checked) | {"planned": list(checked.planned)}, source)
     return progress
 
 

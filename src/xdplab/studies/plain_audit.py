@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from xdplab.analysis.findings import Finding, to_markdown
+from xdplab.analysis.findings import Finding
 from xdplab.run.disk import replacing
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, last_attempts
@@ -28,7 +28,20 @@ class PlainAudit:
         return {"run": self.run, "findings": [asdict(finding) for finding in self.findings]}
 
     def to_markdown(self) -> str:
-        return to_markdown(self.findings).replace("# Findings", f"# Audit of {self.run}\n\n## Findings", 1)
+        """Return the findings as a Markdown list, each with its numbers and their sources."""
+        lines = [f"# Audit of {self.run}", "", "## Findings", ""]
+        for finding in self.findings:
+            lines.append(f"- **{finding.rule}** ({finding.severity}): {finding.what}")
+            numbers = ", ".join(f"{name} = {value:.4g}" for name, value in finding.evidence.items())
+            lines += [f"  - numbers: {numbers}"] if numbers else []
+            lines += [f"  - points: {_some(finding.points)}"] if finding.points else []
+            lines += [f"  - files: {_some(finding.files)}"] if finding.files else []
+        return "\n".join(lines if self.findings else [*lines, "No finding."]) + "\n"
+
+
+def _some(names: tuple[str, ...], most: int = 6) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def findings(run: Run[Any]) -> list[Finding]:
