@@ -26,6 +26,10 @@ def leave_out_library() -> None:
     Path("unicorn.py").write_text("raise ModuleNotFoundError(name='unicorn')")
 
 
+def put_a_file_in_place_of_the_cache() -> None:
+    Path("../cache").touch()
+
+
 def limit_memory(megabytes: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
 
@@ -36,6 +40,7 @@ def limit_memory(megabytes: int) -> Callable[[], None]:
         ("status {run}", closed(1), 7, "standard output is closed"),
         ("plan smoke", remove_directory, 7, "the working directory was removed"),
         ("show {run}", limit_memory(60), 3, "got no more memory"),
+        ("programs prove array", put_a_file_in_place_of_the_cache, 7, "XDPLAB_CACHE"),
         ("programs prove array", leave_out_library, 3, "needs Python's module unicorn"),
     ],
 )

@@ -170,7 +170,11 @@ def test_half_written_files_are_swept_and_a_persons_own_hidden_files_stay(run: R
 @pytest.mark.parametrize(
     ("error", "shown", "words"),
     [
-        (shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")]), ResultsError, "No space left"),
+        (
+            shutil.Error([(at, at, f"[Errno 28] No space left on device: '{at}' -> 'b'") for at in "cd"]),
+            ResultsError,
+            r"programs cannot be written: No space left on device \(",
+        ),
         (ConnectionResetError(errno.ECONNRESET, "reset by peer"), ConnectionResetError, "reset"),
     ],
 )
@@ -316,6 +320,17 @@ def test_only_ones_own_links_lead_to_where_a_file_is_written(tmp_path: Path, vic
     for link in ("theirs", "run/mine"):
         with pytest.raises(ResultsError, match="symbolic link"), replacing(tmp_path / link / "file"):
             pass
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/proc/self/fd/1")])
+def test_only_a_file_is_replaced(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    """As root a table that was written to /dev/null or /dev/stdout took its place, for all programs."""
+    make(tmp_path / "null")
+    before = (tmp_path / "null").lstat()
+    with pytest.raises(ResultsError, match="null cannot be written"):
+        disk.write_whole(tmp_path / "null", b"a table")
+    assert (tmp_path / "null").lstat().st_mode == before.st_mode
+    assert [path.name for path in tmp_path.iterdir()] == ["null"]
 
 
 def test_a_folder_that_another_process_makes_meanwhile_is_taken(

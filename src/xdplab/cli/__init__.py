@@ -18,6 +18,7 @@ from click.exceptions import NoArgsIsHelpError
 from xdplab import trust as trusted
 from xdplab.cli.common import IN_KTAP, INTERRUPTED, MISUSED, NOTHING_VALID, Verb, Verbs, ask_on_terminal, echo, fail
 from xdplab.errors import HostError, MissingToolError, PlanError, ResultsError, ResultsWarning, XdplabError
+from xdplab.resources import cache_root
 from xdplab.run.disk import is_of_the_disk, reason
 from xdplab.text import STEPS
 
@@ -175,17 +176,26 @@ def _as_xdplab_error(error: Exception) -> XdplabError | None:
         )
     if not isinstance(error, OSError):
         return None
-    if is_of_the_disk(error):
-        return ResultsError(
-            f"{error.filename or 'a file'} cannot be written: {reason(error)}", remedy="free some space"
-        )
-    if error.filename:
-        return ResultsError(f"{error.filename}: {reason(error)}", remedy="name another file or folder")
+    if error.filename or is_of_the_disk(error):
+        return _of_a_file(error)
     try:
         _require_directory()
     except ResultsError as gone:
         return gone
     return None
+
+
+def _of_a_file(error: OSError) -> ResultsError:
+    """Return the error for a file. That of a write names none: then it is one of the cache, or a temporary one."""
+    import tempfile
+
+    cache, full = cache_root(), is_of_the_disk(error)
+    file = Path(os.fsdecode(error.filename)) if error.filename else None
+    remedy = "free some space" if full else "name another file or folder"
+    if file is None or file.is_relative_to(cache) or cache.is_relative_to(file):
+        remedy = "free some space, or name other folders in XDPLAB_CACHE and TMPDIR"
+    name = file or f"a file in {cache} or {tempfile.gettempdir()}"
+    return ResultsError(f"{name}{' cannot be written' if full else ''}: {reason(error)}", remedy=remedy)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -7,6 +7,7 @@ import fcntl
 import functools
 import io
 import os
+import re
 import shutil
 import stat
 import time
@@ -20,13 +21,14 @@ from xdplab.trust import users
 
 REMEDY = "free some space, then `xdplab resume`; finished trials are kept"
 LOOK_S = 0.05
+_OF_A_COPY = re.compile(r"^\[Errno \d+\] |: '.*")  # the number and the files around the words of one failed copy
 _OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG}
 
 
 def reason(error: Exception) -> str:
     """Return an error's words; of an OSError without its number: `shutil` and pyarrow keep these elsewhere."""
     if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
-        return "; ".join(dict.fromkeys(str(failed[-1]) for failed in error.args[0]))
+        return "; ".join(dict.fromkeys(_OF_A_COPY.sub("", str(failed[-1])) for failed in error.args[0]))
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -54,8 +56,7 @@ def sync(path: Path) -> None:
     with disk_errors(path):
         folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            number = _syncfs()(folder)
-            if number:
+            if number := _syncfs()(folder):
                 raise OSError(number, os.strerror(number), str(path))
         finally:
             os.close(folder)
@@ -109,10 +110,14 @@ def replacing(target: Path, remedy: str = REMEDY, *, wait: bool = True) -> Itera
 
     The file is on disk before it gets its name (unless ``wait`` is False), so a power cut leaves either the old or the
     new file, whole. This is the one way to write a file into a folder that others may have made: see `opened`.
+    Only a file is replaced: root's must not take the place of /dev/null, nor of the link /dev/stdout.
     """
     scratch = f".{target.name}.{os.urandom(4).hex()}.partial"
     try:
         with opened(target.parent, make=True) as folder:
+            with suppress(FileNotFoundError):
+                if not stat.S_ISREG(os.stat(target.name, dir_fd=folder, follow_symlinks=False).st_mode):
+                    raise OSError(errno.EEXIST, "a folder, a link or a device has this name")
             file = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
             try:
                 yield Path(f"/proc/self/fd/{file}")
@@ -178,11 +183,7 @@ def _step(inside: int, name: str, make: bool) -> int:
 
 
 def _is_run(folder: int) -> bool:
-    try:
-        os.stat("journal.jsonl", dir_fd=folder, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
+    return os.access("journal.jsonl", os.F_OK, dir_fd=folder, follow_symlinks=False)
 
 
 def open_file(path: Path, mode: str) -> io.FileIO:
@@ -218,10 +219,9 @@ def is_listed(lock: Path) -> bool:
 
 def holder(folder: Path) -> int | None:
     """Return the process that holds a folder (`locked`); None if there is none that this one can see."""
-    try:
+    with suppress(FileNotFoundError):
         return next((number for number in _holders(folder / LOCK) if number > 0), None)
-    except FileNotFoundError:
-        return None
+    return None
 
 
 def _holders(lock: Path) -> list[int]:
@@ -270,14 +270,13 @@ def _held(inside: int) -> int | None:
 
 def _is_there(lock: int, inside: int) -> bool:
     """Tell whether this is still the folder's lock: its former holder removes it before letting go."""
-    try:
+    with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(lock), os.stat(LOCK, dir_fd=inside, follow_symlinks=False))
-    except FileNotFoundError:
-        return False
+    return False
 
 
 def write_whole(path: Path, data: bytes) -> Path:
     """Write a whole file or none, so that a reader never opens a half; return its path."""
-    with replacing(path, "free space, or choose --out", wait=False) as scratch:
+    with replacing(path, "free some space, or name another file or folder", wait=False) as scratch:
         scratch.write_bytes(data)
     return path

@@ -386,7 +386,8 @@ def discarded_if_nothing_began(run: RunDirectory) -> Iterator[None]:
     """Remove a run that an error ends before its first trial: a program does not compile, a place is absent."""
     try:
         yield
-    except XdplabError:
+    except XdplabError as error:
         if next(run.journal.events("started", "finished"), None) is None:
             shutil.rmtree(run.path, ignore_errors=True)
+            error.remedy = (error.remedy or "").partition(", then `xdplab resume")[0] or None
         raise

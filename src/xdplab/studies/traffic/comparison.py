@@ -22,7 +22,7 @@ from xdplab.analysis.settings_rules import settings_around
 from xdplab.errors import PlanError, ResultsError
 from xdplab.plan import Plan
 from xdplab.resources import state_root
-from xdplab.run.disk import disk_errors, replacing
+from xdplab.run.disk import disk_errors, write_whole
 from xdplab.run.progress import Observer
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.comparing import ComparedRuns, Unlike, check_metric, check_runs, differences, names_of
@@ -246,8 +246,7 @@ def save_baseline(run: Run[Any], metric: str, path: Path, *, equal: Sequence[Run
         "xdplab_baseline": VERSION, "run": run.directory.name, "metric": metric, "around": run.around(),
         "trials": kept[0], "equal": kept[1:],
     }  # fmt: skip
-    with replacing(path, "free some space, or name another file") as scratch:
-        scratch.write_text(json.dumps(data, indent=1) + "\n")
+    write_whole(path, (json.dumps(data, indent=1) + "\n").encode())
 
 
 def _kept(table: pd.DataFrame, metric: str) -> list[dict[str, Any]]:
