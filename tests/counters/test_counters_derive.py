@@ -425,6 +425,12 @@ def test_the_message_of_a_tool_that_failed_is_an_answer() -> None:
     assert unreadable(files | {"dut.ethtool.after.err": b""}) == "dut.ethtool.after.err is empty"
 
 
+def test_a_collector_that_is_younger_than_a_run_makes_none_of_its_trials_invalid() -> None:
+    """A row added to COLLECTORS made each recorded trial of the sample invalid."""
+    assert unreadable({name: data for name, data in readings().items() if "softnet" not in name}) is None
+    assert "dut.softnet.before.txt is missing" in (unreadable({}) or ""), "no reading at all is a damaged attempt"
+
+
 def test_the_clock_is_that_of_the_cpus_at_work() -> None:
     absent = derive(clocks(3.0, 2.7), shared=True, working=[2])
     assert absent.reason("clock_by_additions") == "the clock of CPU 2 was not read"

@@ -245,23 +245,24 @@ def unreadable(files: Mapping[str, bytes]) -> str | None:
     """Return which readings of the DUT among an attempt's ``files`` are missing or truncated; None if all are whole.
 
     A failed tool leaves its error message instead of its output: this counts as a reading, unless it is empty.
+    A collector that left nothing among others that did is younger than the run.
     """
-    judged = (row for row in COLLECTORS if not row.once)
-    messages = (_unreadable(files, row, when) for row in judged for when in ("before", "after"))
+    judged = [row for row in COLLECTORS if not row.once]
+    taken = [row for row in judged if any(name.startswith(f"dut.{row.name}.") for name in files)] or judged
+    messages = (_unreadable(files, row, when) for row in taken for when in ("before", "after"))
     return "; ".join(message for message in messages if message) or None
 
 
 def _unreadable(files: Mapping[str, bytes], row: Collector, when: When) -> str | None:
     names = [snapshot_file("dut", row.name, when, extension) for extension in (row.extension, "err")]
-    contents = {name: files[name] for name in names if name in files}
-    if not contents:
+    name = next((name for name in names if name in files), None)
+    if name is None:
         return f"{names[0]} is missing"
-    (name, data), *_ = contents.items()
-    if not data.strip():
+    if not files[name].strip():
         return f"{name} is empty"
     try:
         if name == names[0]:
-            parsed(PARSERS[row.name], data)
+            parsed(PARSERS[row.name], files[name])
     except FormatError as error:
         return f"{name}: {error.message}"
     return None
