@@ -15,7 +15,7 @@ from xdplab.labs import Lab
 from xdplab.run.frames import why_null
 from xdplab.run.progress import silent
 from xdplab.studies.neighbour.points import ARMS, NONE, YOURS, NeighbourPoint, NeighbourRequest, gather, smallest
-from xdplab.studies.neighbour.rows import NeighbourFacts, ratios
+from xdplab.studies.neighbour.rows import NeighbourFacts, by_arm, ratios
 from xdplab.studies.neighbour.runs import STUDY, NeighbourStudy
 from xdplab.studies.neighbour.tcp import (
     AFTER,
@@ -159,6 +159,14 @@ def test_an_arm_without_tcp_is_null_with_its_reason_in_table_and_rows(run: Any) 
     assert list(table["n"]) == [5, 5, 5, 5, 0, 0]
     assert "does not get through" in table.loc["yours native", "why not"]
     assert table["× throughput"].isna().to_dict()[NONE]
+
+
+def test_a_mark_counts_the_trials_that_are_in_it(run: Any) -> None:
+    rows = run.rows().query("label == 'a lab'")
+    lost = rows["arm"].eq(NONE) & rows["repetition"].eq(5)
+    marks = by_arm(rows.assign(throughput_bps=rows["throughput_bps"].mask(lost))).set_index(["panel", "x"])["n"]
+    assert marks[("throughput, Gbit/s", NONE)] == 4
+    assert marks.drop(("throughput, Gbit/s", NONE)).eq(5).all()
 
 
 def test_the_figure_has_each_measured_arm_in_each_panel(run: Any) -> None:
