@@ -213,3 +213,11 @@ def test_instructions_of_a_loop_are_no_average_over_kernels():
     marks = drawn("loops-insns", rows).marks
     assert marks["value"].tolist() == [20, 40]
     assert marks["n"].eq(1).all()
+
+
+def test_the_work_of_a_program_beyond_the_limit_is_no_growth():
+    """A refused program ends at the limit: 10 times the size seemed 118 times the work."""
+    sizes = [loop(n, processed_insns=n**2) for n in (10, 20, 40)]
+    beyond = [loop(80, processed_insns=1_000_001, verdict=verdict) for verdict in ("complexity", "accepted")]
+    assert "with N^2.00 (double_strcmp rolled, N = 20 to 40)" in summaries._growth(table(*sizes, *beyond))
+    assert summaries._growth(table(sizes[0], beyond[0])) == ""

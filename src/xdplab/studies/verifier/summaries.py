@@ -370,10 +370,12 @@ def _growth(table: pd.DataFrame) -> str:
 def _powers(family: str, rows: pd.DataFrame) -> Iterator[str]:
     """Give the power of N by which a family's work grows, from the middle of its sizes to the largest, by form.
 
-    Two sizes are no trend: then, how many times it grows.
+    Two sizes are no trend: then, how many times it grows. A size that one build or kernel refuses is left out: the work
+    ends there at the limit.
     """
     for form, of_form in rows.assign(form=rows["form"].fillna("")).groupby("form", sort=True):
-        work = of_form.groupby("n")["processed_insns"].median().astype(float).sort_index()
+        whole = of_form[of_form["verdict"].eq("accepted").groupby(of_form["n"]).transform("all")]
+        work = whole.groupby("n")["processed_insns"].median().astype(float).sort_index()
         if len(work) < 2:
             continue
         upper = work.iloc[-max(2, len(work) // 2) :]
