@@ -230,7 +230,7 @@ class Drawn:
         if whole.answer != "differs":
             return "no step found"
         self.middle = whole.ratio.median / 2
-        line = Kernels([Revision(str(number), "") for number in range(COMMITS)], Path())
+        line = Kernels([Revision(str(number), "") for number in range(COMMITS)], Path(), "{}")
         search(line, self.judge, lambda *_: None)
         suspects = [int(one.key) for one in line.suspects()]
         if self.at not in suspects:

@@ -34,15 +34,18 @@ def case(cost: int, *, kernel: str = "6.12", exact: bool = True, back: str = "10
 
 
 class Faked:
-    """Counts what a file says of itself: `cost 27`, or why it has no cost. ``counted``: the texts, in their order."""
+    """Counts what a file says of itself, or its header: `cost 27`, or why it has none. ``counted``: the texts."""
 
     counted: list[str]
     interrupt_at: int | None
 
     def __init__(self, *_: object) -> None: ...
 
-    def case(self, program: Path, kernel: str) -> Case:
+    def case(self, program: Path, kernel: str, settings: str) -> Case:
         text = program.read_text().splitlines()[0]
+        if text == "header":
+            folder, *_ = json.loads(settings)["cflags"]
+            text = Path(folder.removeprefix("-I"), "cost.h").read_text()
         Faked.counted.append(text)
         if Faked.interrupt_at == len(Faked.counted):
             raise KeyboardInterrupt
@@ -106,6 +109,15 @@ def bisected(*words: str, good: str, bad: str = "HEAD") -> tuple[int, dict[str, 
     argv = ["bisect", "--repo", "repo", "--good", good, "--bad", bad, FILE, "--json", *words]
     code, out, error = ending_with_output(argv)
     return code, json.loads(out) if out else {"error": error}
+
+
+def test_a_header_is_that_of_each_commit(tmp_path: Path, made: Callable[..., list[str]]) -> None:
+    header = tmp_path / "repo/include/cost.h"
+    made(None)
+    header.parent.mkdir()
+    hashes = [header.write_text(text) and commit(header.parents[1], "header") for text in map(COST, (27, 27, 39, 39))]
+    code, found = bisected("--cflags", "-Irepo/include", good=str(hashes[0]))
+    assert (code, suspects(found)) == (0, [hashes[2]])
 
 
 def suspects(found: dict[str, object]) -> list[str]:

@@ -168,12 +168,12 @@ def _settings(programs: ProgramSettings) -> str:
 def _revisions(work: notes.Notes) -> Iterator[Revisions]:
     request = work.request
     if request.repo is None:
-        yield revisions.Kernels([*map(revisions.revision, request.kernels)], Path(request.file))
+        yield revisions.Kernels([*map(revisions.revision, request.kernels)], Path(request.file), request.settings)
         return
     repository = revisions.Repository(Path(request.repo))
     if request.build is not None:
         repository.require_trust(request.build)
-    candidate = (request.file, request.kernels[0])
+    candidate = (request.file, request.kernels[0], request.settings)
     with closing(
         revisions.Commits(repository, request.good, request.bad, candidate, request.build, work.clone)
     ) as between:

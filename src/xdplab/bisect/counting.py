@@ -61,9 +61,9 @@ class KeptCosts:
         self._folder, self._request = folder, request
         self._guest: StandingGuest | None = None
 
-    def case(self, program: Path, kernel: str) -> Case:
+    def case(self, program: Path, kernel: str, settings: str) -> Case:
         """Raises ProgramError, UnsupportedError with the reason of what has no cost."""
-        request = replace(self._request, programs=(str(program),), kernels=(kernel,))
+        request = replace(self._request, programs=(str(program),), kernels=(kernel,), settings=settings)
         with self._scratch() as results:
             run = STUDY.start(request, results)
             kept = self._folder / f"{run.plan.points[0].point_id}.json"  # of equal preprocessed text it is the same
@@ -165,7 +165,6 @@ class CostJudge:
             modes=(request.mode,),
             frame_bytes=(request.frame_bytes,),
             flows=request.flows,
-            settings=request.settings,
         )
         self._revisions, self._notes, self._counts = revisions, notes, KeptCosts(notes.costs, counted)
         self._over_kernels = request.repo is None

@@ -70,10 +70,10 @@ def judged(baseline: Path, file: str, settings: str, step: float | None) -> Judg
     (good,) = cases
     kernel, mode, frame_bytes, flows = good.traffic
     sizes = (int(frame_bytes),) if frame_bytes.isdigit() else CostRequest.frame_bytes
-    request = CostRequest(modes=(mode,), frame_bytes=sizes, flows=int(flows), settings=settings)
+    request = CostRequest(modes=(mode,), frame_bytes=sizes, flows=int(flows))
     threshold = counting.Threshold.above(good, ANY_RISE if step is None else Fraction(step))
     with (
         tempfile.TemporaryDirectory(prefix="xdplab-judge-") as folder,
         closing(counting.KeptCosts(Path(folder) / "costs", request)) as costs,
     ):
-        return counting.judged_by(threshold, lambda: costs.case(Path(file), kernel))
+        return counting.judged_by(threshold, lambda: costs.case(Path(file), kernel, settings))

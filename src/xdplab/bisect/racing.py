@@ -99,8 +99,8 @@ class RaceJudge:
 
     def _object(self, revision: Revision) -> Path:
         """Compile a commit's program; what races is the object, since only one commit is checked out."""
-        with self._revisions.candidate(revision) as (file, _):
-            point = next(block_points(self._plan(file, self._settings).blocks[0], "shared"))
+        with self._revisions.candidate(revision) as (file, _, settings):
+            point = next(block_points(self._plan(file, json.loads(settings)).blocks[0], "shared"))
             built = build(program_of(point.program), cache_directory())
         path = self._notes.path / "objects" / f"{built.hash}.bpf.o"
         path.parent.mkdir(exist_ok=True)

@@ -22,6 +22,7 @@ from xdplab.bisect.search import Answer, Candidate, Revision
 from xdplab.errors import HostError, PlanError, ProgramError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.base import ARCHITECTURE_MARK
+from xdplab.studies.cost.gathering import settings_at
 from xdplab.studies.guests import counting_kernel, kernel_release
 from xdplab.text import natural
 
@@ -72,13 +73,21 @@ class Repository:
 class Commits:
     """The commits from ``good``, not included, to ``bad``, and a program in each; ``clone`` is the folder to work in.
 
-    ``candidate``: the program's file in the repository, and the kernel that it is measured in.
+    ``candidate``: the program's file in the repository, the kernel that it is measured in, and its settings: flags that
+    look into the repository look into the commit.
     """
 
     def __init__(
-        self, repository: Repository, good: str, bad: str, candidate: tuple[str, str], build: str | None, clone: Path
+        self,
+        repository: Repository,
+        good: str,
+        bad: str,
+        candidate: tuple[str, str, str],
+        build: str | None,
+        clone: Path,
     ) -> None:
-        (self._file, self._kernel), self._build, self._clone = candidate, build, clone
+        (self._file, self._kernel, self._settings), self._build, self._clone = candidate, build, clone
+        self._top = repository.top.resolve()
         shutil.rmtree(clone, ignore_errors=True)
         git(clone.parent, "clone", "-q", "--shared", "--no-checkout", "-c", "core.hooksPath=/dev/null",
             str(repository.top), clone.name)  # fmt: skip
@@ -131,7 +140,7 @@ class Commits:
         path = self._clone / self._file
         if not path.is_file():
             raise ProgramError(f"there is no {self._file}", remedy="FILE is a path below --repo")
-        yield Candidate(path, self._kernel)
+        yield Candidate(path, self._kernel, settings_at(self._settings, self._top, self._clone.resolve()))
 
     def _run_build(self, build: str) -> None:
         script = f"cd {shlex.quote(str(self._clone))} && {build}"
@@ -190,8 +199,8 @@ def revision(name: str) -> Revision:
 class Kernels:
     """Kernels of which the first is good and the last bad."""
 
-    def __init__(self, revisions: Sequence[Revision], file: Path) -> None:
-        self._all, self._file = list(revisions), file
+    def __init__(self, revisions: Sequence[Revision], file: Path, settings: str) -> None:
+        self._all, self._file, self._settings = list(revisions), file, settings
         self._good, self._bad = 0, len(revisions) - 1
         self._skipped: set[str] = set()
         self.good, self.bad, self.total = self._all[0], self._all[-1], self._bad
@@ -219,7 +228,7 @@ class Kernels:
 
     @contextmanager
     def candidate(self, revision: Revision) -> Iterator[Candidate]:
-        yield Candidate(self._file, revision.key)
+        yield Candidate(self._file, revision.key, self._settings)
 
     def close(self) -> None:
         """Nothing was made."""

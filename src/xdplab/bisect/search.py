@@ -35,10 +35,11 @@ class Judged:
 
 
 class Candidate(NamedTuple):
-    """What is measured of a revision: a program, in a kernel."""
+    """What is measured of a revision: a program, in a kernel; and ``settings`` of the program, as JSON."""
 
     program: Path
     kernel: str
+    settings: str
 
 
 class Revisions(Protocol):

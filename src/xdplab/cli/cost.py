@@ -26,12 +26,11 @@ from xdplab.studies.cost.points import KERNEL, MODES, CostRequest, kernel_of, sm
 from xdplab.text import step
 
 with lazily():
-    from xdplab import compiler
     from xdplab.cli import ktap
     from xdplab.run import progress
     from xdplab.studies import kind as kinds
     from xdplab.studies import kinds as openable
-    from xdplab.studies.cost import gate, stacks
+    from xdplab.studies.cost import gate, gathering, stacks
 
 if TYPE_CHECKING:
     from xdplab.studies.cost.gate import Case
@@ -210,31 +209,8 @@ def _cases_at(commit: str, request: CostRequest) -> list[Case]:
                 raise PlanError(f"--against git:{commit}: the commit has no {path.name}")
         files = [str(then / Path(word).resolve().relative_to(top)) if Path(word).is_file() else word
                  for word in request.programs]  # fmt: skip
-        settings = json.loads(request.settings)
-        if "cflags" in settings:
-            settings["cflags"] = _flags_at(settings["cflags"], top, then)
-        return _cases(replace(request, programs=tuple(files), settings=json.dumps(settings)), Path(results))
-
-
-def _flags_at(given: str, top: Path, then: Path) -> list[str]:
-    """Return flags that look for headers in the commit first: today's are for what it lacks, as made and fetched ones.
-
-    Raises PlanError.
-    """
-    try:
-        flags = compiler.flags_of(given)
-    except ValueError as error:
-        raise PlanError(f"--cflags: {error}") from None
-    placed: list[str] = []
-    for flag in flags:
-        option, path = compiler.place_of(flag) or ("", "")
-        here = Path(path).resolve()
-        at = then / here.relative_to(top) if path and here.is_relative_to(top) else None
-        if at and at.exists():
-            placed.append(f"{option}{at}")
-        if not (at and at.is_file()):
-            placed.append(flag)
-    return placed
+        settings = gathering.settings_at(request.settings, top, then)
+        return _cases(replace(request, programs=tuple(files), settings=settings), Path(results))
 
 
 @contextmanager

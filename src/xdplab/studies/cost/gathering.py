@@ -13,7 +13,7 @@ from math import lcm
 from pathlib import Path
 from typing import Any
 
-from xdplab.compiler import compiler_version, find_clang
+from xdplab.compiler import compiler_version, find_clang, flags_of, place_of
 from xdplab.errors import PlanError
 from xdplab.plan import Point
 from xdplab.plan.copies import copied_into
@@ -92,6 +92,36 @@ def gather(request: CostRequest) -> Gathered[CostPoint]:
             counted = CostPoint(_name_of(point), folder, kernel, mode, way, frames, window, size, flows, compiler)
             points[counted] = None
     return Gathered(tuple(points), files, notes, again)
+
+
+def settings_at(given: str, top: Path, then: Path) -> str:
+    """Return a request's settings of a user's program for the files that a repository's ``top`` has at a commit, which
+    lie in ``then``. Raises PlanError."""
+    settings = json.loads(given)
+    if "cflags" in settings:
+        settings["cflags"] = _flags_at(settings["cflags"], top, then)
+    return json.dumps(settings)
+
+
+def _flags_at(given: str, top: Path, then: Path) -> list[str]:
+    """Return flags that look for headers in the commit first: today's are for what it lacks, as made and fetched ones.
+
+    Raises PlanError.
+    """
+    try:
+        flags = flags_of(given)
+    except ValueError as error:
+        raise PlanError(f"--cflags: {error}") from None
+    placed: list[str] = []
+    for flag in flags:
+        option, path = place_of(flag) or ("", "")
+        here = Path(path).resolve()
+        at = then / here.relative_to(top) if path and here.is_relative_to(top) else None
+        if at and at.exists():
+            placed.append(f"{option}{at}")
+        if not (at and at.is_file()):
+            placed.append(flag)
+    return placed
 
 
 def countable(points: Iterable[Point]) -> tuple[list[Point], list[str]]:
