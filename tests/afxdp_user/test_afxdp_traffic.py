@@ -273,6 +273,11 @@ def test_zero_copy_on_veth_is_unsupported_with_the_drivers_errno(lab, forwarder)
     await_nothing_attached(lab.dut.host, "vd0", within_s=0)
 
 
+def test_native_mode_on_a_device_without_it_is_unsupported(forwarder):
+    with pytest.raises(UnsupportedError, match="lo does not take an XDP program in native mode"):
+        forwarder(interface="lo")
+
+
 def test_a_queue_the_device_lacks_is_refused(lab, forwarder):
     set_queues(lab.dut, lab.tg, 2)
     with pytest.raises(UnsupportedError, match="queue 2 of vd0 does not bind"):

@@ -100,4 +100,5 @@ def test_no_mark_of_a_plot_joins_labs() -> None:
     trials = run_in({"a.yaml": 1.0, "b.yaml": 0.8})
     with pytest.raises(FigureError, match="one mark would join labs that measured one point: they differ in lab"):
         explore.plot(trials, "forwarded_pps", "accesses", None, None)
-    assert explore.plot(trials, "forwarded_pps", "accesses", "lab", None)
+    drawn = explore.plot(trials, "forwarded_pps", "accesses", "lab", None, marker="s")
+    assert drawn.ax.lines[0].get_marker() == "s", "a reader's own choice goes before the usual one"

@@ -12,6 +12,7 @@ import xdplab as xl
 from tests.end_to_end.conftest import plan, run_of, source, trials_of, xdplab
 from tests.run import recomputed
 from xdplab.cli.answers import ANSWERS
+from xdplab.errors import UnsupportedError
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies.cost.points import KERNEL
 
@@ -52,6 +53,11 @@ def test_a_program_that_does_more_loses_the_race_and_the_rest_is_not_measured(la
         answer
     )
     assert xl.open(run.path).summary()["program_name"].tolist() == ["quick.bpf.c", "slow.bpf.c"]
+
+
+def test_a_race_that_is_not_supported_is_not_undecided(lab_name: str, tmp_path: Path) -> None:
+    sides = ("race", "array", "chase", "--mode", "offload", "--at-most", "3")
+    assert xdplab("--lab", lab_name, *sides, cwd=tmp_path, check=False).returncode == UnsupportedError.exit_code
 
 
 @pytest.mark.thorough

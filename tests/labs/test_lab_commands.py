@@ -55,7 +55,7 @@ def test_down_ends_no_measurement_unasked(lab: str) -> None:
 @pytest.mark.root
 def test_the_lab_of_another_user_is_named_with_its_owner() -> None:
     user = str(STRANGER)
-    labs.up(NAME, for_user=user)
+    assert xdplab("lab", "up", NAME, "--for-user", user).returncode == 0
     try:
         for argv in (("lab", "down", NAME), ("lab", "run", "--lab", NAME, "dut", "--", "true")):
             refused = xdplab(*argv)
@@ -63,6 +63,7 @@ def test_the_lab_of_another_user_is_named_with_its_owner() -> None:
             assert f"--for-user {user}" in refused.stderr
         (line,) = [line for line in xdplab("lab", "status").stdout.splitlines() if NAME in line]
         assert f"--for-user {user}" in line
+        assert xdplab("lab", "run", "--lab", NAME, "--for-user", user, "dut", "--", "hostname").stdout == "dut\n"
         assert xdplab("lab", "down", NAME, "--for-user", user).stdout == f"lab {NAME} is down\n"
     finally:
         labs.down(NAME, for_user=user)

@@ -1,9 +1,11 @@
 """Debian's archive: which suite, package and version is taken, and the remedy of each failure."""
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.available import or_skip
 
 from xdplab.errors import LabError, ResultsWarning
 from xdplab.labs.vm import archive
@@ -37,6 +39,16 @@ def apt(monkeypatch: pytest.MonkeyPatch) -> Says:
         return asked
 
     return says
+
+
+def test_apt_reads_no_sources_of_the_machines_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with or_skip("Debian mirror"):
+        archive._require_apt()
+        archive.mirror()
+    monkeypatch.setattr(archive, "_apt", lambda *_: "")
+    argv = ["apt-get", *archive._update(tmp_path, SUITES), "indextargets", "--no-release-info"]
+    entries = subprocess.run([*argv, "--format", "$(SOURCESENTRY)"], capture_output=True, text=True, check=True).stdout
+    assert set(entries.split()) == {f"{tmp_path}/sources.list:{line}" for line in (1, 2)}
 
 
 def test_a_kernel_that_has_left_the_archive_is_said_to_be_gone(apt: Says, tmp_path: Path) -> None:
@@ -96,3 +108,20 @@ def test_what_apt_cannot_fetch_has_the_remedy_of_its_cause(tmp_path: Path, words
     tool.chmod(0o755)
     with pytest.raises(LabError, match=remedy):
         archive._apt(str(tool), (), "update")
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("boot/vmlinuz-6.1.0-9", "vmlinuz"),
+        ("lib/modules/6.1.0-9/vmlinuz", "vmlinuz"),
+        ("boot/vmlinuz-6.1.0-8", None),
+        *((f"lib/modules/6.1.0-9/{path}", f"lib/modules/6.1.0-9/{path}") for path in (
+            "modules.dep", "kernel/drivers/net/veth.ko.xz", "kernel/net/ipv6/ipv6.ko", "kernel/drivers/virtio/virtio.ko"
+        )),
+        ("lib/modules/6.1.0-9/kernel/drivers/net/wireless/iwlwifi.ko", None),
+        ("lib/modules/6.1.0-9/kernel/net/../../../../etc/passwd", None),
+    ],
+)  # fmt: skip
+def test_a_packages_kernel_and_the_modules_of_a_guest_are_kept(name: str, kept: str | None) -> None:
+    assert archive._target(name, "6.1.0-9") == kept

@@ -290,7 +290,7 @@ def test_an_estimate_is_of_what_each_trial_does(passes: list[str], seconds: floa
 
 
 def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
-    files = ("a/x/p.c", "b/x/p.c", "b/y/p.c", "b/y/q.c")
+    files = ("a/x/p.c", "b/x/p.c", "b/y/p.c", "b/y/q.c", "c/x/p.c")
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("int x;")
@@ -298,9 +298,10 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> No
     (tmp_path / "n.txt").touch()
     setup = [["sh", "-c", "./fill.sh <n.txt; cat /etc/passwd ../up"]]
     programs = [{"file": str(tmp_path / file), "setup": setup} for file in files]
+    programs[-1]["name"] = "mine"
     (tmp_path / "p.yaml").write_text(json.dumps({"name": "p", "blocks": [{"points": {"program": programs}}]}))
     points = points_of(load_plan(tmp_path / "p.yaml"), "shared")
-    assert [point.program.name for point in points] == ["a/x/p.c", "b/x/p.c", "y/p.c", "q.c"]
+    assert [point.program.name for point in points] == ["a/x/p.c", "b/x/p.c", "y/p.c", "q.c", "mine"]
     names = ("fill.sh", "n.txt")
     assert dict(points[0].program.setup_files) == {name: str(tmp_path / name) for name in names}
 
