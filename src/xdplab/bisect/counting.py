@@ -16,7 +16,7 @@ from xdplab.errors import HostError, PlanError, ProgramError, UnsupportedError, 
 from xdplab.run import progress
 from xdplab.studies.cost import gate
 from xdplab.studies.cost.gate import Case, CostDifference
-from xdplab.studies.cost.measurement import PATH
+from xdplab.studies.cost.measurement import PATH, WHOLE
 from xdplab.studies.cost.points import CostPoint, CostRequest, CostTrial
 from xdplab.studies.cost.runs import STUDY, CostStudy, files_of
 from xdplab.studies.points import StudyPlan
@@ -99,7 +99,7 @@ class KeptCosts:
 @dataclass(frozen=True)
 class Threshold:
     """Where bad begins: at ``at`` instructions, which the bad end reaches from ``good`` on. ``parts``: what is counted,
-    the totals that are exact at both ends."""
+    the whole, or those of its parts that are exact at both ends."""
 
     good: Case
     parts: tuple[str, ...]
@@ -112,8 +112,7 @@ class Threshold:
         """Return the line in the middle of two ends, or ``step`` from the good one. Raises PlanError where none is."""
         if why := unlike(good, bad, over_kernels=over_kernels):
             raise PlanError(f"the ends do not compare: {why}", remedy="their costs are of different packets")
-        difference = CostDifference(good, bad)
-        parts = tuple(name for name in difference.parts[1:] if name not in difference.inexact)
+        parts = gate.judged_totals(good, bad)
         low, high = (sum((case.totals[name] for name in parts), Fraction()) for case in (good, bad))
         if low == high:
             doubt = f"; no frame came back or went on: {gate.MAP_HINT}" if good.drops_all or bad.drops_all else ""
@@ -129,7 +128,7 @@ class Threshold:
     @classmethod
     def above(cls, good: Case, step: Fraction) -> Threshold:
         """Return the threshold ``step`` above a cost, by all of its parts that are exact."""
-        parts = tuple(name for name in gate.TOTALS[1:] if name in good.totals)
+        parts = gate.judged_totals(good)
         cost = sum((good.totals[name] for name in parts), Fraction())
         return cls(good, parts, cost + step, rises=True, over_kernels=False)
 
@@ -144,7 +143,7 @@ class Threshold:
     def verdict(self, case: Case) -> Judged:
         cost = self.cost(case)
         is_bad = cost >= self.at if self.rises else cost <= self.at
-        which = "" if PATH in self.parts else f" ({' and '.join(self.parts)} alone)"
+        which = "" if {WHOLE, PATH} & {*self.parts} else f" ({' and '.join(self.parts)} alone)"
         return Judged("bad" if is_bad else "good", f"{float(cost):.3f} instructions{which}", float(cost))
 
 

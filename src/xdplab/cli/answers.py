@@ -139,7 +139,7 @@ class CostChange(JsonAnswer):
 
 
 class CostsAgainst(JsonAnswer):
-    """What the gate says: a total grows by more than ``tolerance`` instructions, none does, or nothing compares."""
+    """What the gate says: a packet takes more than ``tolerance`` instructions more, or not, or nothing compares."""
 
     baseline: str
     tolerance: float

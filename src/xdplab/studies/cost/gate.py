@@ -62,6 +62,12 @@ class Case:
         return f"{self.name} ({kernel}, {mode}, {frame_bytes} B, {flows} {'flow' if flows == '1' else 'flows'})"
 
 
+def judged_totals(*cases: Case) -> tuple[str, ...]:
+    """Return the totals whose sum is a packet's cost: the whole, or those of its parts that each case has exactly."""
+    exact = [name for name in TOTALS if all(name in case.totals for case in cases)]
+    return (WHOLE,) if WHOLE in exact else tuple(exact)
+
+
 @dataclass(frozen=True)
 class CostDifference:
     """What changed from a baseline's case to one of today: ``old`` and ``new`` are of the same traffic."""
@@ -82,9 +88,11 @@ class CostDifference:
 
     @property
     def growth(self) -> tuple[Fraction, str]:
-        """By how many instructions the total grows that grows most, and its name; less than 0 if all shrink."""
-        grown = [(new - old, name) for name, old, new in self._total_rows()]
-        return max(grown, key=lambda one: one[0], default=(Fraction(), ""))
+        """By how many instructions a packet grows, and the names of the totals that are judged; less than 0 if it
+        shrinks. What moves from the program into what it calls is no growth."""
+        names = judged_totals(self.old, self.new)
+        grown = (self.new.totals[name] - self.old.totals[name] for name in names)
+        return sum(grown, Fraction()), " and ".join(names)
 
     @property
     def parts(self) -> list[str]:
