@@ -13,7 +13,7 @@ def table(*cases: dict[str, Any]) -> pd.DataFrame:
     """Return the rows of packets, each with one source line."""
     rows = [
         {"program": "a", "mode": "native", "kernel": "6.12", "frame_bytes": 64, "flows": 1, "exact": str(count),
-         "part": part, "instructions": count, "called_instructions": 0.0, "line": 6, "share": None,
+         "part": part, "instructions": count, "called_instructions": 0.0, "file": "a.c", "line": 6, "share": None,
          "came_back": 1.0, "passed_on": 0.0, "trial_id": f"t{number}"} | case
         for number, case in enumerate(cases)
         for part, count in {**PARTS, "line": 9.0}.items()
@@ -52,3 +52,6 @@ def test_lines_of_a_header_are_named_with_their_file() -> None:
     rows["name"] = "text"
     assert list(lines(rows)["line"]) == ["mine.bpf.c:20", "mine.h:4"]
     assert list(lines(rows.head(1))["line"]) == ["20"]
+    of_both = table({}).query("part != 'line'")
+    (text,) = results(None, pd.concat([of_both, rows.assign(trial_id="t0", instructions=[9.0, 16.0])]))
+    assert "; line mine.h:4 takes most: 16" in text

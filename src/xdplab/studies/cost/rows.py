@@ -141,8 +141,8 @@ def _place(place: Place) -> dict[str, Any]:
     return {"part": LINE, "name": place.text, "file": place.file, "line": place.number}
 
 
-def place_name(row: Mapping[Any, Any] | pd.Series[Any]) -> str:
-    """Return how a reader calls the line or instruction of a row."""
+def place_name(row: Mapping[Any, Any] | pd.Series[Any], *, in_files: bool = False) -> str:
+    """Return how a reader calls the line or instruction of a row; ``in_files``: a line with its file, of several."""
     if row["part"] == INSTRUCTION:
         return f"{row['function']}+{row['offset_bytes']:#x}"
-    return f"line {row['line']}"
+    return f"line {Path(row['file']).name}:{row['line']}" if in_files else f"line {row['line']}"

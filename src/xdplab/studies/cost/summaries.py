@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -144,9 +143,8 @@ def lines(table: pd.DataFrame, top: int = 0) -> pd.DataFrame:
         both = both.sort_values(ascending=False, kind="stable").head(top)
         rows = rows.loc[both.index]
     counts = {"own": rows["instructions"].map(_number), "with calls": both.map(_number)}
-    place = rows.apply(lambda row: place_name(row).removeprefix("line "), axis=1)
-    if rows["file"].nunique() > 1:
-        place = rows["file"].map(lambda file: f"{Path(file).name}:", na_action="ignore").fillna("") + place
+    several = rows["file"].nunique() > 1
+    place = rows.apply(lambda row: place_name(row, in_files=several).removeprefix("line "), axis=1)
     text = rows["name"].where(rows["part"].eq(INSTRUCTION) | rows["line"].gt(0), MADE_UP)
     shown = pd.DataFrame({**counts, "line": place, "source": text.str.slice(0, 78)})
     return shown.reset_index(drop=True)
@@ -228,7 +226,10 @@ def _most_of_all(rows: pd.DataFrame) -> str:
 def _most(rows: pd.DataFrame) -> str:
     lines = rows.loc[rows["part"].isin(PLACES)]
     both = (lines["instructions"] + lines["called_instructions"]).reset_index(drop=True)
-    return "" if lines.empty else f"{place_name(lines.iloc[int(both.argmax())])} takes most: {both.max():g}"
+    if lines.empty:
+        return ""
+    most = place_name(lines.iloc[int(both.argmax())], in_files=lines["file"].nunique() > 1)
+    return f"{most} takes most: {both.max():g}"
 
 
 def _became(whole: pd.Series[Any]) -> str:
