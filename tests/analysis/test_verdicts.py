@@ -138,6 +138,7 @@ def decided(**frames: int) -> str:
         ({"rx_packets": None, "dut_tx_packets": None}, "neither TG nor DUT counted"),
         ({"dut_rx_packets": 0, "rx_packets": 0, "dut_tx_packets": 0}, "no frame reached the DUT"),
         ({"rx_packets": 0}, "the TG was deaf: it counted 0 while the DUT sent 3000000"),
+        ({"rx_packets": 0, "foreign_packets": 9}, "sent 3000000 frames back: not only test frames were on the link: 9"),
         ({"rx_packets": 0, "dut_tx_packets": None}, "no count of the DUT tells why"),
         ({"rate_requested_pps": 4.005e6}, "offered 99.88% of the rate asked for"),
         (

@@ -189,7 +189,8 @@ def tg_hears(row: Row) -> str | None:
     sent_back = number(row, "dut_tx_packets")
     if sent_back is None:
         return "the TG received nothing and no count of the DUT tells why"
-    return f"the TG was deaf: it counted 0 while the DUT sent {sent_back:.0f} frames back" if sent_back else None
+    why = f": {others}" if (others := say_foreign(row)) else ""
+    return f"the TG was deaf: it counted 0 while the DUT sent {sent_back:.0f} frames back{why}" if sent_back else None
 
 
 def received_within_sent(row: Row) -> str | None:
@@ -198,8 +199,7 @@ def received_within_sent(row: Row) -> str | None:
         return f"the TG received {got:.0f} frames, more than the {sent:.0f} it sent"
     arrived = number(row, "dut_rx_packets")
     if arrived is not None and arrived > (sent + (number(row, "probes_sent") or 0.0)) * (1 + COUNT_TOLERANCE):
-        others = say_foreign(row)
-        why = f": {others}" if others else ""
+        why = f": {others}" if (others := say_foreign(row)) else ""
         return f"the DUT received {arrived:.0f} frames, more than the {sent:.0f} the TG sent{why}"
     return None
 

@@ -163,8 +163,7 @@ COUNTERS: tuple[Column[Readings], ...] = (
            _apart(_softnet("squeezed", DUT_CPUS))),
     Column("settings", "json", "state",
            "what costs time on both hosts and can change, as read before the window, a JSON object: name to value "
-           "(`dut "
-           "port.` and `tg port.`: of the port)",
+           "(`dut port.` and `tg port.`: of the port)",
            settings.settings),
     Column("settings_changed", "json", "state",
            "those of settings that were others after the window, a JSON object: name to both values",

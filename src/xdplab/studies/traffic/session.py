@@ -42,8 +42,8 @@ from xdplab.text import step
 # With GRO every mode has the same path into the DUT: by NAPI. Without it the generic path depends on the sender.
 LINK_SETTINGS = {"features.gro": True}
 
-WHOLE_FRAMES = {"features.rxvlan": False}
-"""For tagged frames: a port that takes the tag off hands XDP another frame than was sent."""
+WHOLE_FRAMES = ("rxvlan", "txvlan")
+"""Off for tagged frames: a port that takes tags off, or a veth that leaves tc's beside the frame, gives XDP another."""
 
 OTHER_MACS = ("testpmd",)
 """Engines whose frames go to a MAC of their own, not to the DUT's."""
@@ -253,10 +253,7 @@ class TrafficSession:
         ends = self._ends
         applied = of_each(ends, lambda end: apply(end.host, end.interface, LINK_SETTINGS).require())
         applied += self._set_mtu(trials[0].point)
-        dut, *tg = queue_ends(self._lab)
-        applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
-        if self._second_ends:
-            dut, *tg = self._second_ends
+        for dut, *tg in filter(None, (queue_ends(self._lab), self._second_ends)):
             applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
         if any(trial.point.engine in OTHER_MACS for trial in trials):
             applied += self._receive_all()
@@ -305,8 +302,9 @@ class TrafficSession:
         A port that cannot be switched either has no such offload (a tap, virtio_net) or takes the tag off, and then
         the trial's frames come back altered.
         """
-        ends = [end for end in self._devices if "rxvlan" in read(FEATURES, end.host, end.interface)]
-        return [*self._receive_all(), *(self._set_for_block(end, WHOLE_FRAMES).require() for end in ends)]
+        features = [(end, read(FEATURES, end.host, end.interface)) for end in self._devices]  # a card puts tc's tags on
+        off = [(end, name) for end, here in features for name in WHOLE_FRAMES[: 1 + self._lab.virtual] if name in here]
+        return [*self._receive_all(), *(self._set_for_block(e, {f"features.{of}": False}).require() for e, of in off)]
 
     def _set_device(self, point: Point) -> list[Applied]:
         """Set the plan's settings of the DUT's device. A number may be rounded, a switch must be as requested."""

@@ -219,8 +219,7 @@ SENT: tuple[Column[TrialSource], ...] = (
            _reported("tx_unstamped", NO_STAMPS_OF_SENDING)),
     Column("unmatched_packets", "int", "count",
            "frames that came back with the device's stamp, but without one of sending, or too long after it: they are "
-           "in "
-           "no latency",
+           "in no latency",
            _reported("unmatched_stamps", NO_STAMPS_OF_SENDING)),
     Column("tx_pause_ms", "float", "time",
            "longest time in the window in which the sender stood still or fell behind", _pause_ms),
