@@ -1,6 +1,8 @@
 """What a run of study cost says of packets that differ in little."""
 
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pandas as pd
 
@@ -21,24 +23,32 @@ def table(*cases: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+PLAN: Any = Mock(attempts=lambda: [])
+
+
+def test_a_trial_that_older_rules_gave_a_cost_is_named() -> None:
+    trial = Mock(trial_id="t1", point="b.bpf.c, native")
+    plan: Any = Mock(attempts=lambda: [(trial, Mock(status="measured"), Path())])
+    *_, told = results(plan, table({}))
+    assert told.endswith(": b.bpf.c, native")
+
+
 def test_each_packet_has_a_sentence_of_its_own() -> None:
-    plan: Any = None
     for cases in (
         [{"frame_bytes": 64}, {"frame_bytes": 1500}],
         [{"flows": 1}, {"flows": 16}],
         [{}, {"mode": "generic"}],
     ):
-        first, second = results(plan, table(*cases))
+        first, second = results(PLAN, table(*cases))
         assert first != second
-    (alone,) = results(plan, table({}))
+    (alone,) = results(PLAN, table({}))
     assert "64 B" not in alone
 
 
 def test_frames_that_do_not_come_back_are_accounted_for() -> None:
-    plan: Any = None
     shares = ((1.0, 0.0), (0.25, 0.75), (0.0, 0.0))
     (complete,), (passed,), (dropped,) = (
-        results(plan, table({"came_back": back, "passed_on": on})) for back, on in shares
+        results(PLAN, table({"came_back": back, "passed_on": on})) for back, on in shares
     )
     assert "came back" not in complete
     assert "75.0%" in passed
@@ -53,5 +63,5 @@ def test_lines_of_a_header_are_named_with_their_file() -> None:
     assert list(lines(rows)["line"]) == ["mine.bpf.c:20", "mine.h:4"]
     assert list(lines(rows.head(1))["line"]) == ["20"]
     of_both = table({}).query("part != 'line'")
-    (text,) = results(None, pd.concat([of_both, rows.assign(trial_id="t0", instructions=[9.0, 16.0])]))
+    (text,) = results(PLAN, pd.concat([of_both, rows.assign(trial_id="t0", instructions=[9.0, 16.0])]))
     assert "; line mine.h:4 takes most: 16" in text

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab.absent import Absent
+from xdplab.errors import UnsupportedError
 from xdplab.run.columns import Column
 from xdplab.run.frames import typed
 from xdplab.studies.cost.counts import CacheLines, Cost, cost_in
@@ -82,17 +83,28 @@ COLUMNS: tuple[Column[Any], ...] = (
 
 
 def table_of(plan: StudyPlan[CostRequest, CostPoint]) -> pd.DataFrame:
-    """Return `COLUMNS`: a row for the whole of each packet, its parts, lines and functions; programs in their order."""
+    """Return `COLUMNS`: a row for the whole of each packet, its parts, lines and functions; programs in their order.
+
+    Raises UnsupportedError where packets were counted, and none has a cost.
+    """
     times = times_in(plan.directory)
+    refused: list[UnsupportedError] = []
 
     def read(point: CostPoint, _facts: PlaceFacts, raw: Path) -> Iterator[Row]:
-        whole, *others = rows_of(cost_in(raw))
+        try:
+            whole, *others = rows_of(cost_in(raw))
+        except UnsupportedError as error:  # by today's rules; the answer of a run with others names it
+            refused.append(error)
+            return
         timed = times.get(key_of(point))
         yield whole if timed is None else whole | timed._asdict()
         yield from others
 
     order = {trial.trial_id: plan.points.index(trial.point) for trial in plan.trials}
-    return typed(sorted(plan.rows(PlaceFacts, read), key=lambda row: order[row["trial_id"]]), COLUMNS)
+    rows = sorted(plan.rows(PlaceFacts, read), key=lambda row: order[row["trial_id"]])
+    if refused and not rows:
+        raise refused[0]
+    return typed(rows, COLUMNS)
 
 
 def rows_of(cost: Cost) -> Iterator[Row]:

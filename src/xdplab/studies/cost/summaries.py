@@ -196,14 +196,18 @@ _TO_A_RANGE = {
 }
 
 
-def results(_plan: object, table: pd.DataFrame) -> Iterator[str]:
-    """Yield a sentence for each of the first packets, with the line that takes most, and one on what is inexact."""
+def results(plan: StudyPlan[CostRequest, CostPoint], table: pd.DataFrame) -> Iterator[str]:
+    """Yield a sentence for each of the first packets, with the line that takes most, and one on what is inexact, and on
+    what older rules gave a cost."""
     cases = [rows for _, rows in table.groupby("trial_id", sort=False)]
     units = {name: unit for name, unit in _UNITS.items() if table[name].nunique() > 1}
     yield from (_of(rows.iloc[0], rows, units) for rows in cases[:_MOST])
     for part, words in _TO_A_RANGE.items():
         if inexact := ", ".join(dict.fromkeys(_inexact(table, part))):
             yield f"{words}: {inexact}"
+    measured = (trial for trial, attempt, _ in plan.attempts() if attempt.status == "measured")
+    if refused := [str(trial.point) for trial in measured if not table["trial_id"].eq(trial.trial_id).any()]:
+        yield f"it was counted, but has no cost, and says why if it is counted again: {'; '.join(refused)}"
 
 
 def _of(case: pd.Series[Any], rows: pd.DataFrame, units: Mapping[str, str]) -> str:
