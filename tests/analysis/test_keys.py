@@ -4,7 +4,7 @@ import pandas as pd
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from xdplab.analysis.series import key_of
+from xdplab.analysis.series import key_of, objects
 from xdplab.analysis.values import is_null
 
 TEXTS = st.one_of(st.none(), st.sampled_from(["", "-", "a", "a|b", "b", "1"]))
@@ -52,3 +52,5 @@ def test_a_key_is_the_texts_of_its_row(rows: pd.DataFrame, columns: list[str]) -
     assert found.tolist() == expected
     assert found.index.equals(rows.index)
     assert found.dtype == object
+    for name in columns:
+        assert [value is None for value in objects(rows[name])] == [is_null(value) for value in rows[name]]

@@ -507,6 +507,8 @@ def test_what_cannot_be_is_refused_with_its_reason(traffic_bench: Bench) -> None
             first.burst("eternal", 3601)
     with traffic_bench.generator(queues=2, cpus=(0,)) as third, pytest.raises(UnsupportedError):
         third.start()
+    with traffic_bench.generator(cpus=(1023,)) as fourth, pytest.raises(HostError, match="CPU 1023 is not there"):
+        fourth.start()
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -201,17 +201,19 @@ def test_a_port_that_dpdk_takes_during_a_run_stays_locked(tmp_path: Path, monkey
     of_dpdk = False
 
     def found(_host: LocalHost, wanted: Interface) -> Port:
-        if wanted.mac.endswith("01"):
-            return Port("eth0", "ixgbe", ())
-        return Port(str(wanted.pci), "vfio-pci", ()) if of_dpdk else Port("eth1", "ixgbe", ())
+        number = int(wanted.mac[-1])
+        taken = of_dpdk and number == 2
+        return Port(str(wanted.pci), "vfio-pci", ()) if taken else Port(f"eth{number}", "ixgbe", ())
 
     monkeypatch.setattr(inventory_lab, "find_port", found)
-    first, second = (inventory_lab.InventoryLab("rack.yaml", Inventory.model_validate(FILE)) for _ in range(2))
+    file = Inventory.model_validate(second_links("00:15:4d:00:00:04"))
+    first, second = (inventory_lab.InventoryLab("rack.yaml", file) for _ in range(2))
     with first.lock("the first run"):
         of_dpdk = True
         with pytest.raises(LabError, match="a run is going on in this lab: the first run on "), second.lock():
             pass
-        assert {path.name.split(".")[0] for path in tmp_path.glob("*.lock")} == {"eth0", "eth1", "0000:3b:00"}
+        locked = {path.name.split(".")[0] for path in tmp_path.glob("*.lock")}
+        assert locked == {"eth1", "eth2", "eth3", "eth4", "0000:3b:00"}
     with second.lock():
         pass
 

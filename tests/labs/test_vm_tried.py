@@ -1,12 +1,15 @@
-"""The CPU model of a guest: the first candidate that boots with this QEMU, tried once and remembered."""
+"""The CPU model of a guest: the first candidate that boots with this QEMU, tried once and remembered; its refusals."""
 
+import importlib
 import json
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from xdplab import labs
 from xdplab.errors import LabError
 from xdplab.labs.guests.keepers import GuestKeepers
 from xdplab.labs.vm import kernels, lab, qemu
@@ -135,3 +138,14 @@ def test_a_guest_boots_with_mitigations_where_its_name_says_so(
     lab.boot(0, f"{name}:count", lab.Guest.chosen(name, "count"), lease=True)
     assert word in started["argv"][started["argv"].index("-append") + 1].split()
     assert lab.label({"kernel": started["facts"]["kernel"], "way": "count"}).startswith(f"virtual lab, vm {name},")
+
+
+def test_what_qemu_refuses_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(labs.__file__).parent))  # where the keeper's script is found
+    keeper = importlib.import_module("vm.keeper")
+    here, qemus = socket.socketpair()
+    with here, qemus:
+        qemus.sendall(b'{"return": {}}\n{"error": {"desc": "no such descriptor"}}\n')
+        monitor = keeper.Monitor(here)
+        with pytest.raises(keeper.MonitorError, match="QEMU, migrate: no such descriptor"):
+            monitor.execute("migrate")
