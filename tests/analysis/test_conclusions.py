@@ -91,6 +91,17 @@ def test_a_run_of_one_point_tells_its_rate_and_paced_points_their_round_trips_at
     assert numbers(fast)[0] == pytest.approx(3 * numbers(slow.partition("is ")[2])[0], rel=0.1)
 
 
+@pytest.mark.parametrize("repetitions", [1, 5])
+def test_points_that_differ_are_a_range_about_which_one_repetition_knows_little(repetitions: int) -> None:
+    vary = {"frame_bytes": (64, 1500), "accesses": (0, 400)}
+    trials = synthetic.run(vary=vary, workload="chase", repetitions=repetitions)
+    trials.loc[trials["frame_bytes"].eq(64) & trials["accesses"].eq(400), "ns_per_packet"] *= 2
+    (said,) = conclusions(trials)
+    low, high = numbers(said.partition("costs ")[2])[:2]
+    assert (low, high) == (pytest.approx(CHASE_NS, rel=0.1), pytest.approx(2 * CHASE_NS + NATIVE_NS / 400, rel=0.1))
+    assert said.startswith("One more access costs about") == (repetitions == 1)
+
+
 def test_without_a_valid_rate_there_is_no_number() -> None:
     trials = synthetic.run(vary={"accesses": [0]})
     (said,) = conclusions(trials.assign(verdict=pd.array(["invalid"] * len(trials), dtype="string")))

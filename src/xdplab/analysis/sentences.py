@@ -53,8 +53,9 @@ class Estimate:
 
     def text(self, unit: str = "", scale: float = 1.0) -> str:
         """Return ``2.31 ns [2.2, 2.4]``; ``1.7 to 2.0 ns`` of points that differ; ``about 2 ns`` without interval."""
-        if not isnan(self.least):
-            return f"{three_digits(self.least / scale)} to {three_digits(self.most / scale)}{unit}"
+        if not isnan(self.least):  # points that were measured once may differ by chance
+            about = "" if self.is_known else "about "
+            return f"{about}{three_digits(self.least / scale)} to {three_digits(self.most / scale)}{unit}"
         value = f"{three_digits(self.value / scale)}{unit}"
         if not self.is_known:
             return f"about {value}"
