@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -18,13 +19,14 @@ from xdplab.formats.generator import Burst, Histogram, Summary
 from xdplab.plan import Trial, parse_plan, points_of, schedule
 from xdplab.run.frames import NULL_REASONS
 from xdplab.run.state import as_json
-from xdplab.studies.search.kind import SearchRequest, as_searched
+from xdplab.studies.search.kind import SearchRequest, as_searched, method
 from xdplab.studies.search.profile import PROFILES, Rfc2544Tests, profile
 from xdplab.studies.search.rfc2544 import Offer, Offered, back_to_back, loss_curve, search
 from xdplab.studies.search.rows import remarks, rfc2544_lines, rfc2544_tables, row_of, shown
 from xdplab.studies.search.study import SearchFacts, SearchStudy, Send, largest_accesses, search_point
 from xdplab.studies.search.views import VIEWS
 from xdplab.studies.traffic.pdr import offered_rate
+from xdplab.studies.traffic.runs import JudgingObserver
 from xdplab.studies.trial_facts import Limit, TrialFacts
 
 QUICK = PROFILES["quick"]
@@ -314,6 +316,17 @@ def test_frames_that_a_users_program_rewrote_came_back(tmp_path: Path) -> None:
     strays = burst(Offered(100, 99, 1.0), foreign_packets=50)
     assert Offered.of(strays, own_program=True).received == 100
     assert Offered.of(burst(Offered(100, 0, 1.0), foreign_packets=90)).received == 0
+
+
+def test_a_search_of_a_users_program_is_not_judged_as_a_trial(tmp_path: Path) -> None:
+    """The first search of each point ended the run: "facts.search in the journal: there is no such fact"."""
+    trial, seen = own_trial(tmp_path), []
+    found = SearchFacts(search=search_point(dut(hard(1e6)), QUICK, LINE).short)
+    ended = attempt_of(trial.trial_id, facts=as_json(found))
+    observer: Any = SimpleNamespace(finished=lambda trial, attempt: seen.append(attempt))
+    run: Any = None
+    JudgingObserver(observer, run, 1.0, method(SearchRequest(QUICK))).finished(trial, ended)
+    assert seen == [ended]
 
 
 def test_a_users_program_has_no_n_to_bisect(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def _session(
 
 def method(request: SearchRequest) -> TrafficMethod:
     """Return how each trial is searched: once, as a search repeats its own bursts."""
-    return TrafficMethod(partial(_session, request), patient=False)
+    return TrafficMethod(partial(_session, request), searches=True)
 
 
 SEARCH: Kind[SearchRequest] = Kind(

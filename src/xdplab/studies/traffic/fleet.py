@@ -123,7 +123,7 @@ class JoinedLabs:
         folder.journal.append("shared", labs=self._labs, scheduler=self._scheduler)
         block = partial(measure_block, method, folder.run_id, plan, known_pdr(folder))
         fleet = DaskFleet(self._client, self._labs, block)
-        judged = JudgingObserver(observer, folder, plan.trial.window_s)
+        judged = JudgingObserver(observer, folder, plan.trial.window_s, method)
         return run_trials(folder, trials, OnFleet(fleet), judged, Policy(method.retries(plan)))
 
     def _look(self, plan: Plan) -> list[Looked]:

@@ -79,18 +79,18 @@ def start(
 class TrafficMethod:
     """How the trials of a plan are measured.
 
-    ``session(lab, run, plan, trials)`` is entered before the first trial and gives the measurer. ``patient`` is False
-    if a trial is tried only once and there is no pause between trials, in spite of the plan.
+    ``session(lab, run, plan, trials)`` is entered before the first trial and gives the measurer. If it ``searches``, a
+    trial is tried only once, without a pause, in spite of the plan, and is not judged by the rules of trials.
     """
 
     session: Callable[[Lab, RunDirectory, Plan, Sequence[Trial]], AbstractContextManager[TrialSession]]
-    patient: bool = True
+    searches: bool = False
 
     def retries(self, plan: Plan) -> int:
-        return plan.trial.retries if self.patient else 0
+        return 0 if self.searches else plan.trial.retries
 
     def pause_s(self, plan: Plan) -> float:
-        return plan.trial.pause_s if self.patient else 0.0
+        return 0.0 if self.searches else plan.trial.pause_s
 
 
 MEASURED = TrafficMethod(TrafficSession)
@@ -129,7 +129,7 @@ class InLab:
                 maker.load()
                 stop = race.OpenEnded(folder, plan, trials) if plan.open_ended else None
                 policy = Policy(method.retries(plan), method.pause_s(plan), stop)
-                judged = JudgingObserver(observer, folder, plan.trial.window_s)
+                judged = JudgingObserver(observer, folder, plan.trial.window_s, method)
                 state = run_trials(folder, trials, InTurn(session_of), judged, policy)
                 _ask(hosts, "after", labs)
                 maker.begin()  # the hosts get their settings back meanwhile
@@ -139,14 +139,14 @@ class InLab:
 @dataclass
 class JudgingObserver:
     """An observer that hands on to ``seen`` why trials of a user's program are invalid: the first one of a point tells
-    what to expect of the others, so these are judged only behind an invalid one.
-
-    Each is judged again, with the others, when the tables are derived.
+    what to expect of the others, so these are judged only behind an invalid one. Each is judged again, with the others,
+    when the tables are derived.
     """
 
     seen: Observer
     run: RunDirectory
     window_s: float
+    method: TrafficMethod = MEASURED
     invalid: set[str] = field(default_factory=set)
     """The points that have had an invalid trial."""
     state: RunState | None = None
@@ -168,7 +168,7 @@ class JudgingObserver:
 
     def _is_judged(self, trial: Trial) -> bool:
         first = trial.point.program.file is not None and trial.repetition == 1
-        return first or trial.point.point_id in self.invalid
+        return not self.method.searches and (first or trial.point.point_id in self.invalid)
 
     def interrupted(self, how: str) -> None:
         self.seen.interrupted(how)
