@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from xdplab.cli import VERBS, cli, pages
 from xdplab.lazy import lazy
 from xdplab.plan import load_plan
+from xdplab.studies.kinds import STUDIES
 
 jsonschema = lazy("jsonschema")  # nbformat brings it; it takes a second
 
@@ -80,6 +81,13 @@ def test_the_rooms_of_the_architecture_are_the_linters_layers() -> None:
     block = re.search(r"```text\n(.*?)```", (ROOT / "docs/architecture.md").read_text(), re.DOTALL)
     assert block
     assert block[1].splitlines() == layers
+
+
+def test_the_contract_of_studies_has_each_study() -> None:
+    """One that is not listed there might import another."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (modules,) = (contract["modules"] for contract in contracts if contract["type"] == "independence")
+    assert set(modules) == {f"xdplab.studies.{name}" for name in ("traffic", "search", *STUDIES)}
 
 
 @functools.cache

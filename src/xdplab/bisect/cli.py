@@ -19,7 +19,7 @@ from xdplab.cli.programs import ProgramSettings, user_program_options
 from xdplab.errors import PlanError
 from xdplab.lazy import lazily
 from xdplab.studies.cost.points import KERNEL
-from xdplab.text import step
+from xdplab.text import many, step
 
 with lazily():
     from xdplab.bisect import counting, gitrun, notes, racing, revisions
@@ -184,9 +184,11 @@ def _searched(work: notes.Notes, between: Revisions, as_json: bool) -> searching
     def show(revision: Revision, verdict: Judged) -> None:
         tell(f"{verdict.answer}: {revision.title}: {verdict.words}", err=as_json)
 
-    total = between.total
     what = "kernel" if work.request.repo is None else "commit"
-    tell(f"searching {total} {what}s; `xdplab bisect --resume {work.path}` continues if it is interrupted", err=as_json)
+    tell(
+        f"searching {many(between.total, what)}; `xdplab bisect --resume {work.path}` continues if it is interrupted",
+        err=as_json,
+    )
     make = racing.RaceJudge if work.request.by == "race" else counting.CostJudge
     with closing(make(work, between)) as judge:
         ends = judge.measure_ends()
@@ -196,7 +198,7 @@ def _searched(work: notes.Notes, between: Revisions, as_json: bool) -> searching
         suspects, before = between.suspects(), between.before()
         with step("comparing both sides of the step"):
             difference = judge.difference(before, suspects[-1])
-    return searching.Culprit(work.path, what, suspects, before, total, ends, judge.at, verdicts, difference)
+    return searching.Culprit(work.path, what, suspects, before, between.total, ends, judge.at, verdicts, difference)
 
 
 def _show(culprit: searching.Culprit) -> None:

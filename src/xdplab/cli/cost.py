@@ -19,7 +19,7 @@ from xdplab.cli.conduct import exit_code, measure_missing, show_results, study_r
 from xdplab.cli.options import PATH, StudyRun, options_as, study_run_options
 from xdplab.cli.programs import ProgramSettings, user_program_options
 from xdplab.cli.study import request_options, requested
-from xdplab.errors import PlanError, ProgramError, UnsupportedError
+from xdplab.errors import PlanError, ProgramError, UnsupportedError, XdplabError
 from xdplab.lazy import lazily
 from xdplab.studies.cost import trackers
 from xdplab.studies.cost.points import KERNEL, MODES, CostRequest, kernel_of, smallest
@@ -210,7 +210,11 @@ def _cases_at(commit: str, request: CostRequest) -> list[Case]:
         files = [str(then / Path(word).resolve().relative_to(top)) if Path(word).is_file() else word
                  for word in request.programs]  # fmt: skip
         settings = gathering.settings_at(request.settings, top, then)
-        return _cases(replace(request, programs=tuple(files), settings=settings), Path(results))
+        try:
+            return _cases(replace(request, programs=tuple(files), settings=settings), Path(results))
+        except XdplabError as error:  # else it would be that of today's program
+            error.message = f"--against git:{commit}: {error.message}"
+            raise
 
 
 @contextmanager

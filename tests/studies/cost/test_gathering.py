@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.cli import cost
-from xdplab.errors import PlanError
+from xdplab.errors import PlanError, ProgramError
 from xdplab.plan.model import parse_plan
 from xdplab.plan.points import block_points
 from xdplab.studies.cost.gathering import countable
@@ -106,6 +106,16 @@ def test_a_commits_program_has_the_commits_headers(
     settings = json.dumps({"cflags": "-Iinclude"})
     cost._cases_in("git:HEAD", CostRequest(programs=("mine.bpf.c",), settings=settings))
     assert read == [_header(counted)]
+
+
+def test_an_error_of_a_commits_program_is_not_that_of_todays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.bpf.c").write_text("int x = ;")
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    (tmp_path / "mine.bpf.c").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ProgramError, match="git:HEAD: clang refuses"):
+        cost._cases_in("git:HEAD", CostRequest(programs=("mine.bpf.c",)))
 
 
 def _header(text: str) -> str:

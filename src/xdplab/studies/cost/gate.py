@@ -315,7 +315,8 @@ def read_baseline(path: Path) -> list[Case]:
         return [_from_json(values) for values in list(json.loads(path.read_text()))]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ResultsError(
-            f"{path} is no baseline: {reason(error)}", remedy="make one: `xdplab cost … --write FILE`"
+            f"{path} is no baseline: {reason(error)}",
+            remedy="`xdplab cost … --write FILE` makes one; `--against git:COMMIT` counts a commit's program",
         ) from None
 
 
