@@ -7,6 +7,7 @@ import warnings
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 
 from xdplab.errors import ResultsWarning
@@ -62,12 +63,20 @@ def look_at_raw(run: RunDirectory) -> RawSeen:
     for attempt in attempts_of(run, without=["facts"]):
         if attempt.status == "measured" and attempt.files:
             place = place_of(attempt)
-            for folder in dict.fromkeys([place, *(f"{place}/{file}".rpartition("/")[0] for file in attempt.files)]):
-                folders.append(folder)
-                moments.append(_changed_ns(f"{run.path}/raw/{folder}"))  # before its files: it may change meanwhile
+            for below in _folders_of(*attempt.files):
+                folders.append(place + below)
+                moments.append(
+                    _changed_ns(f"{run.path}/raw/{place}{below}")
+                )  # before its files: it may change meanwhile
             if raw_gone(run, attempt):
                 gone.append(place)
     return RawSeen(folders, _sum(moments), gone)
+
+
+@lru_cache(maxsize=256)  # the attempts of a run have files of the same names
+def _folders_of(*files: str) -> list[str]:
+    """Return the folders of files, each with a slash before it; first their own, which is empty."""
+    return [*dict.fromkeys(["", *(f"/{file}".rpartition("/")[0] for file in files)])]
 
 
 def changes(run: RunDirectory, folders: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from xdplab.resources import newest
 from xdplab.run.disk import write_whole
 from xdplab.run.journal import CheckedLines
 from xdplab.run.rundir import RunDirectory
-from xdplab.studies.kinds import open_run
+from xdplab.studies.kinds import run_in
 
 with lazily():
     from xdplab.run import frames, listing, watching
@@ -162,7 +162,7 @@ def answer_of(directory: RunDirectory, run: Run[Any] | None = None) -> RunAnswer
     if held := read(directory, ANSWER, source):
         with suppress(TypeError):
             return RunAnswer(**held)
-    answer = _answer(run or open_run(directory.path))
+    answer = _answer(run or run_in(directory))
     keep(directory, ANSWER, asdict(answer), source)
     return answer
 

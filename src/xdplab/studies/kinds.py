@@ -58,8 +58,12 @@ def open_run(path: Path) -> Run[Any]:
     """Open a run of any kind. Raises ResultsError if ``path`` is not a run."""
     directory = RunDirectory.open(path)
     kept.recall_journal(directory)
-    kind = kind_named(name_of(directory))
-    return kind.run(directory)
+    return run_in(directory)
+
+
+def run_in(directory: RunDirectory) -> Run[Any]:
+    """Return the run of a directory that is open: what was read of its journal is not read again."""
+    return kind_named(name_of(directory)).run(directory)
 
 
 def request_in(plan: Path) -> tuple[Kind[Any], Any] | None:
