@@ -60,6 +60,7 @@ from xdplab.studies.points import (
     StudyRequest,
     StudyTrial,
     costs_s,
+    name_places,
     schedule,
 )
 from xdplab.studies.study_kind import failures, study_kind
@@ -590,3 +591,17 @@ def test_a_place_is_switched_once_a_repetition_and_its_start_is_planned(monkeypa
     assert first == trials[0].point.cost_s + BOOT_S["vm"]
     monkeypatch.setattr(os, "getloadavg", lambda: (9.0, 9.0, 9.0))
     assert costs_s(trials)[1] > 2 * others[0]  # a machine at work
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels"),
+    [
+        ([("a", "one"), ("b", "two"), ("a", "one")], ["one", "two", "one"]),
+        ([("a", "one"), ("b", "one"), ("c", "two")], ["one, a", "one, b", "two"]),
+        ([("a", "one"), ("a", "one, hardened")], ["one", "one, hardened"]),
+        ([("a", None), ("b", None)], [None, None]),
+    ],
+    ids=["labels differ", "two of one label", "settings of a place", "never entered"],
+)
+def test_a_label_names_the_place_where_several_have_it(rows: list[tuple[str, str | None]], labels: list[Any]) -> None:
+    assert [row["label"] for row in name_places({"place": place, "label": label} for place, label in rows)] == labels

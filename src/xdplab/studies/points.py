@@ -224,7 +224,18 @@ class StudyPlan(Generic[R, P]):
                 rows += [head | row for row in of(trial.point, facts, raw)]
             elif lacking:
                 rows.append(head | dict.fromkeys(lacking, Absent(attempt.reason)))
-        return rows
+        return name_places(rows)
+
+
+def name_places(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows, their ``label`` with the place where several places have one: tables, sentences and figures
+    tell places by it."""
+    rows = list(rows)
+    places: dict[Any, set[Any]] = {}
+    for row in rows:
+        places.setdefault(row.get("label"), set()).add(row.get("place"))
+    several = {label for label, of_label in places.items() if label is not None and len(of_label) > 1}
+    return [row | {"label": f"{row['label']}, {row['place']}"} if row.get("label") in several else row for row in rows]
 
 
 ONE_MACHINE = "Repetitions of one run on one machine: the intervals say nothing of another machine or another day."

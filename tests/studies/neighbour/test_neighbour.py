@@ -150,6 +150,17 @@ def test_quotients_are_paired_so_a_drift_of_all_arms_widens_nothing(run: Any) ->
     assert "0.25 [0.25, 0.25] (XDP_PASS native) to 0.75" in run.summary()[0]
 
 
+def test_two_labs_of_one_label_are_told_apart_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = ("netns:a", "netns:b")
+    run = STUDY.start(NeighbourRequest(repetitions=5, places=places), tmp_path)
+    monkeypatch.setattr(NeighbourStudy, "enter_block", Prepared.enter_block)
+    monkeypatch.setattr(NeighbourStudy, "measure", Prepared.measure)
+    run.measure(silent())
+    throughput, *_ = run.summary()
+    assert all(f"(a lab, {place})" in throughput for place in places)
+    assert run.tables()["arms"].frame["place"].nunique() == by_arm(run.rows())["label"].nunique() == 2
+
+
 def test_an_arm_without_tcp_is_null_with_its_reason_in_table_and_rows(run: Any) -> None:
     rows = run.rows()
     missing = rows[rows["arm"].str.startswith(YOURS)]

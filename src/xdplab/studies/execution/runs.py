@@ -270,5 +270,5 @@ STUDY = study_kind(
     tables=tables_by(TABLES),
     views=VIEWS,
     results=results,
-    version="3",
+    version="4",
 )

@@ -263,6 +263,6 @@ STUDY = study_kind(
     tables=tables_by(TABLES),
     views=views.VIEWS,
     results=results,
-    version="4",
+    version="5",
     possible=lambda plan: views.possible(plan.points),
 )

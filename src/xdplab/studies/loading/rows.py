@@ -36,7 +36,7 @@ from xdplab.studies.loading.passes import (
     shares,
 )
 from xdplab.studies.loading.points import BPF, MODULE, LoadingPoint, LoadingRequest
-from xdplab.studies.points import Row, StudyPlan
+from xdplab.studies.points import Row, StudyPlan, name_places
 
 SYSTEM_CALL, CLOCK, LOG, KERNEL, OBJECT = "system call", "clock", "verifier's log", "kernel", "object file"
 CPU_TIME = "CPU time"
@@ -106,7 +106,7 @@ def table_of(plan: StudyPlan[LoadingRequest, LoadingPoint]) -> pd.DataFrame:
     """Return one row per step and repetition of every trial's last attempt, with `COLUMNS`."""
     run_id = plan.directory.run_id
     rows = (row for trial, last, raw in plan.attempts() for row in _trial_rows(trial.point, last, raw))
-    return typed((row | {"run_id": run_id} for row in rows), COLUMNS)
+    return typed(name_places(row | {"run_id": run_id} for row in rows), COLUMNS)
 
 
 def _trial_rows(point: LoadingPoint, attempt: Attempt, raw: Path) -> Iterator[Row]:

@@ -242,5 +242,5 @@ STUDY = study_kind(
     tables=tables_by(TABLES),
     views=VIEWS,
     results=results,
-    version="4",
+    version="5",
 )

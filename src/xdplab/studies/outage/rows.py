@@ -21,7 +21,7 @@ from xdplab.studies.figure_table import Figure, medians, views
 from xdplab.studies.meaning import by_place, first_of, table_with_line
 from xdplab.studies.outage.bench import OutageFacts, gaps_of, heard_in
 from xdplab.studies.outage.points import BARE, CHANGES, MODES, OutagePoint, OutageRequest
-from xdplab.studies.points import StudyPlan, StudyTrial
+from xdplab.studies.points import StudyPlan, StudyTrial, name_places
 from xdplab.studies.tables import Table
 
 OutagePlan = StudyPlan[OutageRequest, OutagePoint]
@@ -53,7 +53,7 @@ _NO_PROGRAM = Absent("before or after this change no program is attached: frames
 
 def table_of(plan: OutagePlan) -> pd.DataFrame:
     """Return one row per change, by place, mode and event."""
-    rows = [_row(plan.directory.run_id, *attempt) for attempt in plan.attempts()]
+    rows = name_places(_row(plan.directory.run_id, *attempt) for attempt in plan.attempts())
     places, events = plan.request.places, list(CHANGES)
     rows.sort(key=lambda row: (places.index(row["place"]), MODES.index(row["mode"]), events.index(row["event"])))
     return typed(rows, COLUMNS)

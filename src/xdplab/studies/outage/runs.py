@@ -47,4 +47,5 @@ STUDY = study_kind(
     tables=tables_of,
     views=VIEWS,
     results=results,
+    version="2",
 )
