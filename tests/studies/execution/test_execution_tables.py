@@ -24,6 +24,7 @@ from xdplab.studies.execution.summaries import (
     medians,
     primes,
     rank,
+    results,
     typical,
     work,
 )
@@ -89,6 +90,31 @@ def test_a_median_is_without_the_first_five_calls_and_with_its_interval(measured
     assert row["ratio"] == pytest.approx((112 / 102 * 113 / 103 * 114 / 104) ** (1 / 3))
     few = table(calls("uml", "jit", "a user's own pair", own=True)[:9])
     assert medians(few)["calls"].tolist() == [9]  # five of them would be most of it
+
+
+@pytest.mark.parametrize(
+    ("place", "costs", "told"),
+    [
+        ("uml", {"empty": (30, 20), "array 100": (130, 70)}, "2 [2, 2] times user space"),
+        ("uml", {"empty": (30, 20), "array 100": (130, 70), "chain 1": (40, 30)}, "2 [2, 2] times user space"),
+        ("uml", {"empty": (30, 20), "array 100": (131, 29)}, ""),
+        ("uml", {"array 100": (140, 70)}, "2 [2, 2] times user space, with the clock that both read"),
+        (COUNTS, {"empty": (47, 77), "chain 1": (86, 98)}, "1.86 times user space"),
+        ("uml", {"empty x16": (30, 20), "array 100 x16": (130, 70)}, "2 [2, 2] times user space"),
+    ],
+    ids=["net", "one is not resolved", "nor is the reference", "no clock alone", "counts are exact", "repeated"],
+)
+def test_a_sentence_compares_what_is_left_without_the_clock(
+    place: str, costs: dict[str, tuple[int, int]], told: str
+) -> None:
+    made = [
+        calls(place, backend, name, repetition, cost=lambda index, cost=cost: cost)  # type: ignore[misc]
+        for name, both in costs.items()
+        for backend, cost in zip(("jit", "user"), both, strict=True)
+        for repetition in ((1,) if place == COUNTS else (1, 2, 3))
+    ]
+    sentence, *_ = results(None, table(*made, calls(place, "interpreter", "empty", cost=lambda _: 1)))
+    assert sentence.removeprefix("compiled BPF takes ") == told
 
 
 def test_a_coarse_clock_is_read_between_its_steps() -> None:

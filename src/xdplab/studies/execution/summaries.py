@@ -82,13 +82,13 @@ def typical(calls: pd.Series, step: float) -> float:
     return float(near.mean()) if len(near) else median
 
 
-def medians(table: pd.DataFrame) -> pd.DataFrame:
+def medians(table: pd.DataFrame, *, net: bool = False) -> pd.DataFrame:
     """Return one row per point and backend: the geometric mean of its repetitions' `typical` calls, and its ratio.
 
     Columns: those of `POINT`, ``backend``, ``calls`` (behind one median), ``n`` (repetitions), ``value``, ``low`` and
     ``high`` (95 % t interval of the logarithms, null for one repetition), ``reference``, and ``ratio``, ``ratio_low``,
     ``ratio_high``: geometric mean and interval of the ratios within each repetition. Traps have no ratio, and calls
-    that were all shorter than a step of their clock have neither value nor ratio.
+    that were all shorter than a step of their clock have neither value nor ratio. ``net``: as `_less_clock` has them.
     """
     calls = settled(values(table))
     if calls.empty:
@@ -96,11 +96,14 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
     keys = [*POINT, "backend", "repetition"]
     step = clock_steps(table)
     groups = calls.groupby(keys, sort=False, dropna=False)
-    each = groups.agg(calls=("value", "size"), trap=("trap", "first"))
+    firsts = {name: (name, "first") for name in ("trap", "own", "executions")}
+    each = groups.agg(calls=("value", "size"), **firsts)
     each["value"] = [
         typical(group["value"], step[str(group["label"].iloc[0])] / float(group["executions"].iloc[0]))
         for _, group in groups
     ]
+    if net:
+        each = _less_clock(each, step)
     wide = each["value"].unstack("backend")
     rows = []
     for key, group in each.reset_index().groupby([*POINT, "backend"], sort=False, dropna=False):
@@ -109,6 +112,23 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
     return order.sort_values(["place", "benchmark", "cold", "pause_us", "backend"], key=_sorted_by).reset_index(
         drop=True
     )
+
+
+def _less_clock(each: pd.DataFrame, steps: Mapping[str, int]) -> pd.DataFrame:
+    """Return values without those of `CLOCK_ALONE` in the same repetition; without one, and of a user's own pair, whose
+    clock is not ours, they stay. Null where the rest, with its interval, is not above two steps of the clock (each of
+    both is off by one), or a time not above that of the clock, of which a CPU does a part while it works.
+    """
+    index = each.index.to_frame(index=False)
+    alone = index.assign(benchmark=index["benchmark"].str.replace(r"^.*?(?= x\d+$|$)", CLOCK_ALONE, n=1, regex=True))
+    clock = each["value"].reindex(pd.MultiIndex.from_frame(alone)).set_axis(each.index)
+    rest = each["value"] - clock.mask(each["own"].astype(bool)).fillna(0)
+    points = rest.groupby([*POINT, "backend"], sort=False, dropna=False)
+    least = points.transform(lambda values: Spread.of(values).low if len(values) > 1 else values.iloc[0])
+    floor = 2 * each.index.get_level_values("label").map(steps).astype(float) / each["executions"].astype(float)
+    floor = floor.clip(lower=clock.where(each.index.get_level_values("clock") == "time", 0))
+    gross = clock.isna() | each["own"].astype(bool)
+    return each.assign(value=rest.where(gross | least.gt(floor)), gross=gross)
 
 
 def rank(benchmark: str) -> tuple[int, int, str]:
@@ -129,6 +149,7 @@ def _sorted_by(column: pd.Series) -> pd.Series:
 
 def _row(factors: dict[str, object], group: pd.DataFrame, wide: pd.DataFrame) -> dict[str, object]:
     row = factors | {"calls": int(group["calls"].min()), "n": len(group)}
+    row |= {"gross": bool(group["gross"].any())} if "gross" in group else {}
     row |= _with_interval(group["value"])
     ratios = pd.Series(dtype=float)
     beside = wide.xs(tuple(factors[name] for name in POINT), level=POINT)
@@ -392,7 +413,7 @@ def _trapped(shown: pd.DataFrame, table: pd.DataFrame) -> str:
 TABLES: dict[str, tuple[str, Make, Meaning]] = {
     "medians": (
         "Medians, with 95 % intervals over repetitions, and ratios to the reference", median_table,
-        lambda _, table: _beside(*_warm(table), "jit"),
+        lambda _, table: _beside(_warm(table)[1], "jit"),
     ),
     "primes": ("Primes up to 100: mean ± standard deviation of ten calls after five", primes, _prime_ratios),
     "causes": (
@@ -412,14 +433,14 @@ TABLES: dict[str, tuple[str, Make, Meaning]] = {
 _NAMED = {"jit": "compiled BPF", "interpreter": "interpreted BPF", "module": "a module"}
 _OTHERS = {"user": "user space", "module": "a module"}
 CLOCK_ALONE = "empty"
-"""The benchmark that does nothing between its two looks at the clock: a ratio of it says nothing of code."""
+"""The benchmark that does nothing between its two looks at the clock: its time is theirs."""
 
 
 def results(_plan: object, table: pd.DataFrame) -> Iterable[str]:
     """Return how each backend compares with the same code as a module or in user space, called warm, and what one more
     tail call costs."""
     costs, warm = _warm(table)
-    return *(_beside(costs, warm, backend) for backend in ("jit", "interpreter")), _of_a_link(costs, warm)
+    return *(_beside(warm, backend) for backend in ("jit", "interpreter")), _of_a_link(costs, warm)
 
 
 def _warm(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -428,14 +449,17 @@ def _warm(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     return medians(warm) if len(warm) else warm, warm
 
 
-def _beside(costs: pd.DataFrame, _warm: pd.DataFrame, backend: str) -> str:
+def _beside(warm: pd.DataFrame, backend: str) -> str:
+    """Say the ratios of what the code takes, without the clock that each call reads: of a short one it is most."""
+    costs = medians(warm, net=True)
     if costs.empty:
         return ""
-    rows = costs[costs["backend"].eq(backend) & costs["ratio"].notna() & costs["benchmark"].ne(CLOCK_ALONE)]
+    rows = costs[costs["backend"].eq(backend) & costs["ratio"].notna()]
 
     def of_place(rows: pd.DataFrame) -> str:
-        others = rows.groupby("reference", sort=False)
-        return ", ".join(f"{_ratios(each)} times {_OTHERS[str(other)]}" for other, each in others)
+        others = rows.groupby(["reference", "gross"], sort=False)
+        ends = {key: _OTHERS[str(key[0])] + (", with the clock that both read" if key[1] else "") for key, _ in others}
+        return ", ".join(f"{_ratios(each)} times {ends[key]}" for key, each in others)
 
     return by_place(rows, f"{_NAMED[backend]} takes", of_place)
 
