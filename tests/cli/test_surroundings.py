@@ -30,6 +30,10 @@ def put_a_file_in_place_of_the_cache() -> None:
     Path("../cache").touch()
 
 
+def full_output() -> None:
+    os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+
+
 def limit_memory(megabytes: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
 
@@ -41,6 +45,7 @@ def limit_memory(megabytes: int) -> Callable[[], None]:
         ("plan smoke", remove_directory, 7, "the working directory was removed"),
         ("show {run}", limit_memory(60), 3, "got no more memory"),
         ("programs prove array", put_a_file_in_place_of_the_cache, 7, "XDPLAB_CACHE"),
+        ("plan smoke", full_output, 7, "standard output"),
         ("programs prove array", leave_out_library, 3, "needs Python's module unicorn"),
     ],
 )

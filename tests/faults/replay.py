@@ -112,7 +112,7 @@ class Replay:
             generator=SimpleNamespace(by_dpdk=False),
             lock=lambda who=None, steal=False: nullcontext(),
         )
-        self._way = runs.TrafficMethod(self._session, patient=False)
+        self._way = runs.TrafficMethod(self._session, searches=True)
         runs.host_states = lambda lab, when: record.state  # type: ignore[attr-defined]
 
     @contextmanager

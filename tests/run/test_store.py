@@ -431,14 +431,18 @@ def test_attempts_are_checked_where_they_are_read_and_what_is_not_of_trials_is_f
     )
     assert quick == whole | {"facts": {}}
     assert least.items() <= whole.items()
+    run.journal.append("finished", **vars(attempt_of("a")), files_of_others={})
+    assert len(list(run.journal.events("finished", without=["facts"]))) == 2
     kinds = ("created", "planned", "started", "released")
     assert list(run.journal.events(*kinds)) == [event for event in run.journal.events() if event["event"] in kinds]
     line, before = (json.dumps(part, separators=(",", ":")) for part in (whole, whole[field]))
     with run.journal.path.open("a") as file:
         file.write(line.replace(before, content) + "\n")
     for _ in "checked", "again":
-        with pytest.raises(ResultsError, match="line 6 is not an event: "):
+        with pytest.raises(ResultsError, match="line 7 is not an event: "):
             list(run.journal.events(without=["facts"] if field == "files" else []))
+    with pytest.raises(ResultsError, match="line 7"), run.writer():
+        pytest.fail("nothing is measured into a damaged run")
 
 
 @pytest.mark.parametrize("replaced", [True, False])

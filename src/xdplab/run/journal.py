@@ -184,8 +184,8 @@ def _read_on(line: bytes, event: dict[str, Any], without: Sequence[str]) -> dict
         return _checked(line)
     try:
         files = FILES.validator.validate_json(line[line.rindex(_FILES) + len(_FILES) : -2], strict=True)
-    except ValueError:
-        raise NotAnEventError(f"finished.files is not {FILES.text}") from None
+    except ValueError:  # another field is the last one, or it is damaged
+        return _checked(line)
     return event | {"facts": {}, "files": files}
 
 
@@ -265,7 +265,7 @@ class Journal:
                 file.truncate(size)
 
     def mend(self) -> None:
-        """Cut a last line that a kill left unfinished, so that the next line does not join it."""
+        """Cut a last line that a kill left unfinished, so that the next line does not join it, and check the others."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
@@ -277,6 +277,7 @@ class Journal:
                     break
                 end = start
         self._cut(end)
+        deque(self.events(), maxlen=0)
 
     def events(self, *kinds: str, without: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         """Yield every whole line, or those of these ``kinds``. What is read of a line that was not ``checked`` is.

@@ -144,9 +144,9 @@ def test_a_run_holds_its_labs_asks_their_hosts_and_measures_what_it_owes(
     seen: list[str] = []
     observer: Any = SimpleNamespace(**{name: lambda *_, name=name: seen.append(name) for name in watched})
     method = runs.TrafficMethod(session)
-    assert (method.retries(plan), replace(method, patient=False).retries(plan)) == (3, 0)
+    assert (method.retries(plan), replace(method, searches=True).retries(plan)) == (3, 0)
     paused = plan.model_copy(update={"trial": plan.trial.model_copy(update={"pause_s": 0.5})})
-    assert (method.pause_s(paused), replace(method, patient=False).pause_s(paused)) == (0.5, 0.0)
+    assert (method.pause_s(paused), replace(method, searches=True).pause_s(paused)) == (0.5, 0.0)
     state = runs.InLab(labs["a"], method, steal=True).measure(TRAFFIC.run(run), observer)
     assert state.owed == []
     assert seen == ["started", "finished", "started", "finished", "ended"]
