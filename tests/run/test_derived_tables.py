@@ -137,6 +137,26 @@ def test_rows_whose_raw_files_are_gone_stay_valid(tiny: RunDirectory, lost: str)
     assert kept == {name: of for name, of in in_run.items() if not name.startswith("raw/")}
 
 
+@pytest.mark.filterwarnings("ignore::xdplab.errors.ResultsWarning")
+@pytest.mark.parametrize("lost", ["nothing", "raw/*-r2", "raw"])
+def test_few_attempts_are_held_while_the_tables_of_all_are_derived(
+    tiny: RunDirectory, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    TRAFFIC.run(tiny).keep_tables()
+    before = derived.Before({name: pd.read_parquet(tiny.path / name) for name in trials.RECIPE.files})
+    for folder in list(tiny.path.glob(lost)):
+        shutil.rmtree(folder)
+    whole = trials._derive(tiny, before)
+    held: list[int] = []
+    make = trials.trials_frame
+    monkeypatch.setattr(trials, "trials_frame", lambda rows: held.append(len(rows)) or make(rows))
+    monkeypatch.setattr(trials, "AT_ONCE", 2)
+    again = trials._derive(tiny, before)
+    assert held == [2, 1]
+    for name, table in whole.items():
+        pd.testing.assert_frame_equal(again[name], table)
+
+
 def test_a_raw_file_that_is_cut_short_is_gone_too(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path, "t", run_id="ab12", plan_yaml="")
     with run.attempt("x-r1", 1) as raw:

@@ -39,9 +39,9 @@ def frame(rows: Sequence[Mapping[str, object]], table: Sequence[Column[Any]]) ->
     )
 
 
-def extended(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with more rows of the same columns behind its own."""
-    return rows if table.empty else table if rows.empty else pd.concat([table, rows], ignore_index=True)
+def joined(pieces: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return tables of the same columns as one, the first of them if none has rows."""
+    return pd.concat([piece for piece in pieces if not piece.empty] or pieces[:1], ignore_index=True)
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -12,12 +12,12 @@ from hashlib import sha256
 
 from xdplab.errors import ResultsWarning
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, attempts_of
+from xdplab.run.state import Attempt, Ended, attempts_of
 
 MOST_NAMED = 3
 
 
-def place_of(attempt: Attempt) -> str:
+def place_of(attempt: Ended) -> str:
     """Return an attempt's folder in ``raw``."""
     return f"{attempt.trial_id}/{attempt.attempt}"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from xdplab.generators import OUTPUT, OUTPUT_BACK
 from xdplab.plan import Trial
 from xdplab.run.columns import Column, ColumnValues, by_name
 from xdplab.run.derived import Before, Recipe, Tables, table
-from xdplab.run.frames import extended, frame
+from xdplab.run.frames import frame, joined
 from xdplab.run.gone import place_of, raw_gone, warn_gone
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, attempts_of, last_attempts
@@ -46,6 +47,7 @@ from xdplab.studies.traffic.pdr import stored
 from xdplab.studies.traffic.run_files import run_plan, run_trials_of
 
 Row = dict[str, Any]
+Key = tuple[str, int]
 NO_TIMES = "this lab's clock is an emulator's: no times are reported"
 
 
@@ -136,33 +138,40 @@ def _derive(run: RunDirectory, before: Before) -> Tables:
     """
     trials = {t.trial_id: t for t in run_trials_of(run)}
     window_s = run_plan(run).trial.window_s
-    attempts = list(attempts_of(run))
-    held = _current(run, before, attempts)
-    missing = attempts[len(held[TRIALS]) :]
-    gone = [attempt for attempt in missing if raw_gone(run, attempt)]
+    pieces = {name: [table] for name, table in _current(run, before).items()}
+    current = len(pieces[TRIALS][0])
+    looked_at = islice(attempts_of(run, without=["facts"]), current, None)
+    gone = [attempt.ended for attempt in looked_at if raw_gone(run, attempt)]
     warn_gone(run, [*map(place_of, gone)])
     kept = {(attempt.trial_id, attempt.attempt) for attempt in gone}
-    old_rows, old_samples = (_by_attempt(before.tables.get(name), kept) for name in (TRIALS, SAMPLES_FILE))
-    rows: list[Row] = []
-    samples: list[Row] = []
-    for attempt in missing:
-        key = (attempt.trial_id, attempt.attempt)
-        if key in old_rows:
-            # If a column is newer than the table and is a factor, the plan gives its value.
-            rows += map(_marked, old_rows[key])
-            samples += old_samples.get(key, [])
-        else:
-            derived = attempt_rows(run, trials[attempt.trial_id], attempt, window_s=window_s)
-            rows.append(derived.row)
-            samples += derived.samples
-    table = derive(extended(held[TRIALS], trials_frame(rows)), _visits(run, trials))
-    return {TRIALS: with_own_metrics(table), SAMPLES_FILE: extended(held[SAMPLES_FILE], frame(samples, SAMPLES))}
+    places = {name: table.groupby([*KEY]).indices for name, table in before.tables.items() if kept}
+    missing = islice(attempts_of(run), current, None)
+    while some := [*islice(missing, AT_ONCE)]:
+        keys = [key for attempt in some if (key := (attempt.trial_id, attempt.attempt)) in kept]
+        old = {name: _by_attempt(before.tables[name], at, keys) for name, at in places.items()}
+        rows: list[Row] = []
+        samples: list[Row] = []
+        for attempt in some:
+            key = (attempt.trial_id, attempt.attempt)
+            if key in old.get(TRIALS, {}):
+                # If a column is newer than the table and is a factor, the plan gives its value.
+                rows += map(_marked, old[TRIALS][key])
+                samples += old.get(SAMPLES_FILE, {}).get(key, [])
+            else:
+                derived = attempt_rows(run, trials[attempt.trial_id], attempt, window_s=window_s)
+                rows.append(derived.row)
+                samples += derived.samples
+        pieces[TRIALS].append(trials_frame(rows))
+        pieces[SAMPLES_FILE].append(frame(samples, SAMPLES))
+    table = derive(joined(pieces[TRIALS]), _visits(run, trials))
+    return {TRIALS: with_own_metrics(table), SAMPLES_FILE: joined(pieces[SAMPLES_FILE])}
 
 
-def _current(run: RunDirectory, before: Before, attempts: Sequence[Attempt]) -> dict[str, pd.DataFrame]:
+def _current(run: RunDirectory, before: Before) -> dict[str, pd.DataFrame]:
     """Return the rows that stay: those of the first attempts, by the rules of now. What is said of a load that is a
     share of a PDR may change with the searches that the run has."""
-    keys = [(attempt.trial_id, attempt.attempt) for attempt in attempts[: before.current]]
+    attempts = islice(attempts_of(run, without=["facts"]), before.current)
+    keys = [(attempt.trial_id, attempt.attempt) for attempt in attempts]
     names = {TRIALS: COLUMNS, SAMPLES_FILE: SAMPLES}
     if keys and not stored(run) and keys == list(zip(*(before.tables[TRIALS][name] for name in KEY), strict=True)):
         return {name: before.tables[name][[column.name for column in table]] for name, table in names.items()}
@@ -198,18 +207,19 @@ def _marked(row: Row) -> Row:
     return row if GONE in str(reason) else row | {"reason": f"{reason}; {GONE}" if reason else GONE}
 
 
-def _by_attempt(table: pd.DataFrame | None, kept: set[tuple[str, int]]) -> dict[tuple[str, int], list[Row]]:
-    """Return the rows of these attempts, nulls as None, without columns of the plan's own."""
-    by_attempt: dict[tuple[str, int], list[Row]] = {}
-    if table is None or not kept:
-        return by_attempt
+def _by_attempt(table: pd.DataFrame, places: Mapping[Any, Any], keys: Sequence[Key]) -> dict[Key, list[Row]]:
+    """Return the rows of these attempts, which are at ``places``, nulls as None, without columns of the plan's own."""
+    by_attempt: dict[Key, list[Row]] = {}
     names = [name for name in table.columns if name in NAMES or name in SAMPLE_NAMES]
-    for row in table[names].astype(object).where(table[names].notna(), None).to_dict("records"):
-        if (key := (row["trial_id"], row["attempt"])) in kept:
-            by_attempt.setdefault(key, []).append({str(name): value for name, value in row.items()})
+    some = table[names].iloc[[place for key in keys for place in places.get(key, ())]]
+    for row in some.astype(object).where(some.notna(), None).to_dict("records"):
+        named = {str(name): value for name, value in row.items()}
+        by_attempt.setdefault((row["trial_id"], row["attempt"]), []).append(named)
     return by_attempt
 
 
+AT_ONCE = 1_000
+"""Attempts whose facts and rows are held at a time."""
 TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
 KEY = ("trial_id", "attempt")
 SAMPLE_NAMES = {column.name for column in SAMPLES}
