@@ -72,6 +72,19 @@ def test_a_cost_below_the_noise_is_no_mean_of_the_repetitions_that_are_above_it(
     assert costs == [pytest.approx(GENERIC_NS / 2, rel=0.1)] * (len(modes) - 1)
 
 
+@pytest.mark.parametrize(("disturbed", "unclear"), [(1, False), (15, True)])
+def test_disturbed_repetitions_silence_no_cost_that_is_clear(disturbed: int, unclear: bool) -> None:
+    vary = {"frame_bytes": (64, 1500), "accesses": (0, 10)}
+    trials = synthetic.run(vary=vary, workload="chase", repetitions=30)
+    baselines = trials["frame_bytes"].eq(64) & trials["accesses"].eq(0) & trials["repetition"].le(disturbed)
+    trials.loc[baselines, "ns_per_packet"] += 20 * CHASE_NS
+    (said,) = conclusions(trials)
+    cost, low, high = numbers(said.partition("costs ")[2])[:3]
+    assert low < CHASE_NS < high
+    assert cost == pytest.approx(CHASE_NS, rel=0.1)
+    assert ("for 1 more it is not above the noise" in said) == unclear
+
+
 def test_one_repetition_gives_no_interval() -> None:
     (said,) = conclusions(synthetic.run(vary={"accesses": (0, 100, 1600)}, workload="chase", repetitions=1))
     assert "about" in said

@@ -427,7 +427,9 @@ def test_the_message_of_a_tool_that_failed_is_an_answer() -> None:
 
 def test_a_collector_that_is_younger_than_a_run_makes_none_of_its_trials_invalid() -> None:
     """A row added to COLLECTORS made each recorded trial of the sample invalid."""
-    assert unreadable({name: data for name, data in readings().items() if "softnet" not in name}) is None
+    others = {name: data for name, data in readings().items() if "softnet" not in name}
+    assert unreadable(others, list(others)) is None
+    assert "dut.softnet.before.txt is missing" in (unreadable(others, list(readings())) or ""), "its files are gone"
     assert "dut.softnet.before.txt is missing" in (unreadable({}) or ""), "no reading at all is a damaged attempt"
 
 

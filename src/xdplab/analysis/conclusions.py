@@ -16,6 +16,7 @@ import pandas as pd
 
 from xdplab.analysis.findings import Finding
 from xdplab.analysis.fit import STAGE, limited_by_dut, lines_by_repetition
+from xdplab.analysis.intervals import Spread
 from xdplab.analysis.load_rules import DISTURBANCES
 from xdplab.analysis.sentences import Estimate, Values
 from xdplab.analysis.series import (
@@ -150,11 +151,20 @@ def cost(trials: pd.DataFrame, names: Sequence[str]) -> str:
         repetition, lines = lines_by_repetition(rows)
         if slopes := dict(zip(repetition.tolist(), lines.c.tolist(), strict=True)):
             groups.setdefault(_place(rows.iloc[0], naming), {}).setdefault(series, {}).update(slopes)
-    above = {place: of for place, of in groups.items() if min(min(by.values()) for by in of.values()) > 0}
-    if not above:  # a mean of those repetitions that have a cost above 0 would be of noise
+    above = {place: kept for place, of in groups.items() if (kept := _above_noise(of))}
+    if not above:
         return "what one more access costs is not above the noise" if groups else ""
-    unknown = f" (for {len(groups) - len(above)} more it is not above the noise)" if len(groups) > len(above) else ""
-    return f"one more access costs {_listed(above, naming, ' ns')}{unknown}"
+    below = sum(map(len, groups.values())) - sum(map(len, above.values()))
+    rest = f" (for {below} more it is not above the noise)" if below else ""
+    return f"one more access costs {_listed(above, naming, ' ns')}{rest}"
+
+
+def _above_noise(costs: Values) -> Values:
+    """Return the series whose cost is above 0 in each repetition, or is so by the interval of its mean.
+
+    A mean of those repetitions alone that have a cost above 0 would be of noise.
+    """
+    return {one: by for one, by in costs.items() if min(by.values()) > 0 or Spread.of(by.values()).low > 0}
 
 
 def ratios(rows: pd.DataFrame, names: Sequence[str]) -> str:

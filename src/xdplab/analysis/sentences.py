@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, log, nan
+from math import isnan, nan
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ APART = 0.10
 WIDEST = 3.0
 """Largest quotient of an interval's ends: beyond it the repetitions are too few to tell one."""
 Values = dict[Hashable, dict[float, float]]
-"""A value above 0 of each point and repetition."""
+"""A value of each point and repetition; the mean of each point is above 0."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,23 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Values) -> Estimate:
-        """Return the geometric mean over points and repetitions; its interval is that of the repetitions' means."""
-        logs = pd.DataFrame(
-            [(point, repetition, log(value)) for point, by in values.items() for repetition, value in by.items()],
-            columns=["point", "repetition", "log"],
+        """Return the geometric mean over points and repetitions; its interval is that of the repetitions' means.
+
+        A cost that is 0 or less in a repetition has no logarithm: the mean is arithmetic then.
+        """
+        rows = pd.DataFrame(
+            [(point, repetition, value) for point, by in values.items() for repetition, value in by.items()],
+            columns=["point", "repetition", "value"],
         )
-        joint = Spread.of(logs.groupby("repetition")["log"].mean())
-        of_points = logs.groupby("point", sort=False)["log"]
-        ends = float(of_points.mean().min()), float(of_points.mean().max())
-        if ends[1] - ends[0] <= log(1 + APART) or _overlap([Spread.of(group) for _, group in of_points]):
-            ends = nan, nan
-        return cls(*np.exp([joint.mean, joint.low, joint.high, *ends]).tolist())
+        geometric = bool(rows["value"].gt(0).all())
+        rows["term"] = np.log(rows["value"]) if geometric else rows["value"]
+        joint = Spread.of(rows.groupby("repetition")["term"].mean())
+        of_points = rows.groupby("point", sort=False)["term"]
+        terms = np.array([joint.mean, joint.low, joint.high, of_points.mean().min(), of_points.mean().max()])
+        value, low, high, least, most = (np.exp(terms) if geometric else terms).tolist()
+        if most <= least * (1 + APART) or _overlap([Spread.of(group) for _, group in of_points]):
+            least = most = nan
+        return cls(value, low, high, least, most)
 
     @property
     def is_known(self) -> bool:

@@ -486,9 +486,10 @@ def say_unsteady(row: Row) -> str | None:
 
 
 def drained_share(row: Row) -> float:
-    """Only the TG counts when the window ends; the DUT's counts include frames that drained from its rings later."""
+    """Only the TG counts when the window ends, and no rewritten frames; counts at rest include what drained later."""
     entries, queues, done = number(row, "rx_ring_entries"), number(row, "queues"), forwarded(row)
-    return entries * queues / done if entries and queues and done and not returns_frames(row) else 0.0
+    at_rest = not returns_frames(row) or tg_count(row) is None or say_rewritten(row)
+    return entries * queues / done if entries and queues and done and at_rest else 0.0
 
 
 def say_drained(row: Row) -> str | None:

@@ -6,7 +6,7 @@ Values of the DUT's CPUs are absent if TG and DUT share them; those of the whole
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from math import fsum
 from pathlib import Path
@@ -240,14 +240,17 @@ def _metric(readings: Readings, file: str) -> float:
     return float(text)
 
 
-def unreadable(files: Mapping[str, bytes]) -> str | None:
+def unreadable(files: Mapping[str, bytes], recorded: Collection[str] = ()) -> str | None:
     """Return which readings of the DUT among an attempt's ``files`` are missing or truncated; None if all are whole.
 
+    ``recorded`` are the names that its journal has, also of files that are gone.
+
     A failed tool leaves its error message instead of its output: this counts as a reading, unless it is empty.
-    A collector that left nothing among others that did is younger than the run.
+    A collector that has no name in either, among others that have, is younger than the run.
     """
     judged = [row for row in COLLECTORS if not row.once]
-    taken = [row for row in judged if any(name.startswith(f"dut.{row.name}.") for name in files)] or judged
+    names = {*files, *recorded}
+    taken = [row for row in judged if any(name.startswith(f"dut.{row.name}.") for name in names)] or judged
     messages = (_unreadable(files, row, when) for row in taken for when in ("before", "after"))
     return "; ".join(message for message in messages if message) or None
 

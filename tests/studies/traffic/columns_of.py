@@ -26,10 +26,14 @@ def row_of(
     burst: Burst | None = None,
     facts: TrialFacts | None = None,
     raw: Path | None = None,
+    recorded: Mapping[str, int] | None = None,
     ports: Sequence[Mapping[str, Any]] | None = None,
     **point: Any,
 ) -> ColumnValues[TrialSource]:
-    """Return the row; ``given`` has columns with their values, ``ports`` the counters of the DUT's ports."""
+    """Return the row; ``given`` has columns with their values, ``ports`` the counters of the DUT's ports.
+
+    ``recorded`` are the files of the attempt in the journal.
+    """
     source = TrialSource.__new__(TrialSource)
     program = SimpleNamespace(file=None, frames=None)
     place = SimpleNamespace(**(POINT | {"program": program} | point))
@@ -38,7 +42,7 @@ def row_of(
     }
     vars(source).update(
         trial=SimpleNamespace(point=place),
-        attempt=SimpleNamespace(status="measured"),
+        attempt=SimpleNamespace(status="measured", files=recorded or {}),
         facts=facts or TrialFacts(),
         raw=raw or Path("nowhere"),
         factors=dict.fromkeys(factor.column for factor in FACTORS),

@@ -1,6 +1,7 @@
 """Columns of a trial that is not measured here: of test runs, records, device settings, limits and the generator."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -95,6 +96,21 @@ def test_records_read_and_lost_of_a_window(
     assert (row["records_read"], row["records_lost"], row["records_lost_share"]) == (read, lost, share)
     assert (say_records_lost(row) is not None) == bool(lost)
     assert say_records_lost in REMARKS
+
+
+@pytest.mark.parametrize(
+    ("two_ports", "folder", "which"), [(False, "counters", ""), (True, "counters_second", "second port: ")]
+)
+def test_a_reading_that_the_journal_has_and_whose_files_are_gone_is_missing(
+    tmp_path: Path, two_ports: bool, folder: str, which: str
+) -> None:
+    (tmp_path / folder).mkdir()
+    for when in ("before", "after"):
+        (tmp_path / folder / f"dut.ethtool.{when}.err").write_text("no stats available")
+    recorded = {f"{folder}/dut.iplink.{when}.json": 99 for when in ("before", "after")}
+    row = row_of(raw=tmp_path, recorded=recorded, two_ports=two_ports)
+    gone = "dut.iplink.before.json is missing; dut.iplink.after.json is missing"
+    assert row["counters_missing"] == f"{which}{gone}"
 
 
 # --- a device setting: the obtained value; if the driver rounded, the requested one and a reason ---

@@ -155,9 +155,13 @@ def _sum_of_ways(t: TrialSource, name: str) -> int:
 
 
 def _missing(t: TrialSource) -> str:
-    second = unreadable(t.files(SECOND_FOLDER)) if t.point.two_ports else None
-    first = unreadable(t.files(COUNTERS_FOLDER))
+    second = _unreadable(t, SECOND_FOLDER) if t.point.two_ports else None
+    first = _unreadable(t, COUNTERS_FOLDER)
     return required(first if second is None else f"second port: {second}", "no reading is missing")
+
+
+def _unreadable(t: TrialSource, folder: str) -> str | None:
+    return unreadable(t.files(folder), [name.removeprefix(f"{folder}/") for name in t.attempt.files])
 
 
 def _settings(t: TrialSource, name: str) -> str:
