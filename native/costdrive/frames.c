@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frames.h"
 #include "fail.h"
+#include "json.h"
 #include "refusal.h"
 
 #include <bpf/bpf.h>
@@ -123,6 +124,10 @@ void sender_open(const struct options *options, const struct frames *given, int 
     if (way == WAY_PACKETS)
         open_packet_socket();
     load_ends();
+    if (anew) {
+        json_begin("anew");
+        json_end();
+    }
 }
 
 static bool has_length(unsigned length) {

@@ -295,6 +295,12 @@ def _long_runs(count: int, runs: int) -> WindowCounts:
     return count, _frames(count, helper=count + runs), {10: count - runs, 15: runs} if runs else {10: count}
 
 
+def _disturbed(count: int, longer: int) -> WindowCounts:
+    """An interrupt comes in each window while a program runs, and so many of the frames' runs are longer."""
+    rows = [row for row in _frames(count) if row[:2] != (8, 7)] + [(8, 7, count + longer)]
+    return count, rows, {10: count - 1, 50: 1}
+
+
 def _sent_back(count: int, back: int) -> WindowCounts:
     return count, [row for row in _frames(count) if row[:2] != (12, 5)] + [(12, 5, back)]
 
@@ -306,6 +312,7 @@ EVERY_HUNDREDTH = [(256, 2), (512, 5), (256, 3), (512, 5), (256, 3), (512, 5), (
 def test_a_packet_that_takes_another_path_once_a_window_cancels_out() -> None:
     cost = _cost(_long_runs(256, 1), _long_runs(512, 1))
     assert cost.tallies[CALLED].instructions == 5
+    assert _cost(_disturbed(256, 1), _disturbed(512, 1)).tallies[PROGRAM].instructions == 5
 
 
 @pytest.mark.parametrize(
@@ -317,6 +324,7 @@ def test_a_packet_that_takes_another_path_once_a_window_cancels_out() -> None:
         ([_long_runs(n, runs) for n, runs in EVERY_HUNDREDTH], "another path each time: 99 % .* 10 .*, 0.99"),
         ([_long_runs(n, runs) for n, runs in ((256, 85), (512, 171))], "another path each time"),
         ([_long_runs(n, runs) for n, runs in ((256, 0), (512, 200))], "another path each time"),
+        ([_disturbed(n, longer) for n, longer in EVERY_HUNDREDTH], "another path each time"),
         ([_sent_back(256, 256), _sent_back(512, 320)], "256 of 256, of others 320 of 512"),
     ],
 )

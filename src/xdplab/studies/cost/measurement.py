@@ -149,6 +149,7 @@ class Measurement:
         self._lines, self._line_starts = [line for _, line in lines], [address for address, _ in lines]
         self._symbols, self._symbol_starts = [name for _, name in symbols], [address for address, _ in symbols]
         self.entries = {p["role"]: p["functions"][0]["address"] for p in programs}
+        self.describes_anew = any(message["type"] == "anew" for message in messages)
         self._returned = next((message for message in messages if message["type"] == "returned"), None)
         if self._returned is None and "sink" not in self.entries:
             raise ValueError("nothing tells what became of the frames")

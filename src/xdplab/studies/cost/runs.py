@@ -8,6 +8,7 @@ import shlex
 import tempfile
 import warnings
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from xdplab.run.rundir import RunDirectory, read_json
 from xdplab.studies.cost.counts import COUNTED, DRIVEN, SYMBOLS, cost_in, measurement_in, messages_of
 from xdplab.studies.cost.gate import compare
 from xdplab.studies.cost.gathering import gather
+from xdplab.studies.cost.measurement import CALLED, PROGRAM
 from xdplab.studies.cost.points import (
     AF_XDP,
     LIVE,
@@ -120,8 +122,7 @@ class CostStudy(PlacedSession):
     def _count_exactly(self, point: CostPoint, raw: Path) -> None:
         few, many = ROUNDS
         self._count(point, few, raw)
-        if anew := point.way == LIVE and measurement_in(raw).changes_frames:
-            self._count(point, few, raw, anew=anew)
+        anew = point.way == LIVE and measurement_in(raw).changes_frames and self._finds_changes(point, raw)
         try:
             agreed = cost_in(raw).agreed
         except UnsupportedError:  # of few windows most may be disturbed
@@ -129,6 +130,18 @@ class CostStudy(PlacedSession):
         if not agreed:
             self._count(point, many, raw, anew=anew)
             cost_in(raw)
+
+    def _finds_changes(self, point: CostPoint, raw: Path) -> bool:
+        """Tell whether the program finds frames as it has left them before, and count it by frames described anew.
+
+        If it costs the same by these, it is counted as others are: their description has a cost, too.
+        """
+        before = _work_in(raw)
+        self._count(point, ROUNDS[0], raw, anew=True)
+        if _work_in(raw) != before:
+            return True
+        self._count(point, ROUNDS[0], raw)
+        return False
 
     def _count(self, point: CostPoint, rounds: int, raw: Path, *, anew: bool = False) -> None:
         """Count a point's program, each window so many times, and write the raw files. ``anew``: the sender describes
@@ -147,6 +160,15 @@ class CostStudy(PlacedSession):
         (raw / COUNTED).write_bytes(lzma.compress(counted, preset=1))
         symbols = functions_used(Plugin(counted), user_functions(messages, self._guest.content) + self._guest.symbols)
         (raw / SYMBOLS).write_text(json.dumps(symbols) + "\n")
+
+
+def _work_in(raw: Path) -> dict[str, Fraction | int] | None:
+    """Return the instructions of the program and what it calls; None where a packet has no cost."""
+    try:
+        tallies = cost_in(raw).tallies
+    except UnsupportedError:
+        return None
+    return {scope: tallies[scope].instructions for scope in (PROGRAM, CALLED)}
 
 
 def root_of(way: str, symbols: Sequence[tuple[int, str]]) -> int:

@@ -303,8 +303,8 @@ def wholes(table: pd.DataFrame) -> pd.DataFrame:
     rows = valued.loc[
         valued["task"].eq("load") & valued["step"].isin(_UNTRACED) & valued["source"].isin((CLOCK, SYSTEM_CALL))
     ]
-    each = rows.pivot_table(index=[*SUBJECT, "trial_id", "repetition"], columns="step", values="value", dropna=False)
-    each = each.reindex(columns=list(_UNTRACED)).dropna(how="all")
+    steps = rows.groupby([*SUBJECT, "trial_id", "repetition", "step"], dropna=False, observed=True)["value"].mean()
+    each = steps.unstack("step").reindex(columns=list(_UNTRACED)).dropna(how="all")
     bpf, module = (each[list(steps)].sum(axis=1, skipna=False) for steps in (_BPF_WHOLE, _MODULE_WHOLE))
     summed = bpf.fillna(module).dropna().rename("value").reset_index()
     return _middle(summed, SUBJECT)
