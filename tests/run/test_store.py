@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -331,6 +332,33 @@ def test_only_a_file_is_replaced(tmp_path: Path, make: Callable[[Path], object])
         disk.write_whole(tmp_path / "null", b"a table")
     assert (tmp_path / "null").lstat().st_mode == before.st_mode
     assert [path.name for path in tmp_path.iterdir()] == ["null"]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_link_to_a_file_is_replaced_and_what_it_leads_to_stays(tmp_path: Path, kept: bool) -> None:
+    """git-annex and DVC keep results as links; one whose content is elsewhere dangles."""
+    if kept:
+        (tmp_path / "kept").write_text("old")
+    (tmp_path / "table").symlink_to("kept")
+    disk.write_whole(tmp_path / "table", b"new")
+    assert ((tmp_path / "table").is_symlink(), (tmp_path / "table").read_text()) == (False, "new")
+    assert [path.read_text() for path in tmp_path.glob("kept")] == ["old"] * kept
+
+
+def test_a_run_that_cannot_be_told_from_another_folder_is_not_taken_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links below a run are not followed: a sandbox that refuses the question must not make it another folder."""
+    look = os.stat
+
+    def refuse(path: Any, **how: Any) -> os.stat_result:
+        if path == "journal.jsonl":
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        return look(path, **how)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    with pytest.raises(PermissionError), disk.opened(tmp_path):
+        pass
 
 
 def test_a_folder_that_another_process_makes_meanwhile_is_taken(

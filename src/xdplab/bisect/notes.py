@@ -68,7 +68,7 @@ class Notes:
                 break
             except FileExistsError:
                 continue
-        write_whole(path / _REQUEST, (json.dumps(asdict(request), indent=1) + "\n").encode())
+        write_whole(path / _REQUEST, (json.dumps(asdict(request), indent=1) + "\n").encode(), wait=True)
         return cls(path, request)
 
     @classmethod
@@ -103,7 +103,7 @@ class Notes:
         return read_json(path, lambda facts: Judged(**facts)) if path.is_file() else None
 
     def keep(self, revision: Revision, verdict: Judged) -> None:
-        write_whole(self._of(revision), (json.dumps(asdict(verdict)) + "\n").encode())
+        write_whole(self._of(revision), (json.dumps(asdict(verdict)) + "\n").encode(), wait=True)
 
     def _of(self, revision: Revision) -> Path:
         return self.path / _JUDGED / f"{revision.key}.json"

@@ -12,7 +12,7 @@ import click
 
 from xdplab.cli.common import AS_JSON, in_lab, print_json, show, tell
 from xdplab.lazy import lazily
-from xdplab.run.disk import replacing
+from xdplab.run.disk import write_whole
 
 with lazily():
     from xdplab.studies.probe import asking, bench, page
@@ -37,8 +37,7 @@ def probe(lab_name: str | None, port: str | None, publish: bool, markdown: Path 
     """
     result = _probed(port or lab_name or "netns", publish)
     if markdown is not None:
-        with replacing(markdown) as scratch:
-            scratch.write_text(page.page(result))
+        write_whole(markdown, page.page(result).encode())
     if as_json:
         print_json(asdict(result))
     else:

@@ -10,7 +10,7 @@ import click
 from xdplab.cli.common import AS_JSON, SCRIPT_FORMAT, in_lab, observer_of, print_json, show, tell
 from xdplab.cli.plan import find_plan, require_timed
 from xdplab.lazy import lazily
-from xdplab.run.disk import replacing
+from xdplab.run.disk import write_whole
 
 with lazily():
     from xdplab.cli import ktap
@@ -70,8 +70,7 @@ def selftest(lab_name: str | None, out: Path, markdown: Path | None, as_json: bo
     with turns.lab_for(name) as lab:
         outcome = controls.selftest(lab, out, progress.silent() if as_json else observer_of(False))
     if markdown is not None:
-        with replacing(markdown) as scratch:
-            scratch.write_text(controls.page(outcome))
+        write_whole(markdown, controls.page(outcome).encode())
     if as_json:
         cases = (
             ktap.KtapCase(

@@ -80,8 +80,7 @@ def allocate(file: int, start: int, length: int) -> None:
     A file system that cannot do this gives none.
     """
     keep_size = 1  # FALLOC_FL_KEEP_SIZE of linux/falloc.h
-    number = _fallocate()(file, keep_size, start, length)
-    if number not in (0, errno.EOPNOTSUPP, errno.ENOSYS):
+    if (number := _fallocate()(file, keep_size, start, length)) not in (0, errno.EOPNOTSUPP, errno.ENOSYS):
         raise OSError(number, os.strerror(number))
 
 
@@ -110,14 +109,16 @@ def replacing(target: Path, remedy: str = REMEDY, *, wait: bool = True) -> Itera
 
     The file is on disk before it gets its name (unless ``wait`` is False), so a power cut leaves either the old or the
     new file, whole. This is the one way to write a file into a folder that others may have made: see `opened`.
-    Only a file is replaced: root's must not take the place of /dev/null, nor of the link /dev/stdout.
+    Only a file, or a link to one, is replaced: root's must not take the place of /dev/null or of the link /dev/stdout.
     """
     scratch = f".{target.name}.{os.urandom(4).hex()}.partial"
     try:
         with opened(target.parent, make=True) as folder:
             with suppress(FileNotFoundError):
-                if not stat.S_ISREG(os.stat(target.name, dir_fd=folder, follow_symlinks=False).st_mode):
-                    raise OSError(errno.EEXIST, "a folder, a link or a device has this name")
+                here = os.stat(target.name, dir_fd=folder, follow_symlinks=False).st_mode
+                to = os.readlink(target.name, dir_fd=folder) if stat.S_ISLNK(here) else ""
+                if to.startswith("/proc/") or not stat.S_ISREG(os.stat(target.name, dir_fd=folder).st_mode):
+                    raise OSError(errno.EEXIST, "a folder or a device has this name")
             file = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
             try:
                 yield Path(f"/proc/self/fd/{file}")
@@ -147,8 +148,7 @@ def opened(folder: Path, *, make: bool = False) -> Iterator[int]:
     inside, in_run = os.open("/", os.O_PATH | os.O_CLOEXEC), False
     try:
         while steps:
-            following = _step(inside, steps.popleft(), make)
-            at, inside = inside, following
+            at, inside = inside, _step(inside, steps.popleft(), make)
             status = os.fstat(inside)
             if stat.S_ISLNK(status.st_mode):
                 links += 1
@@ -183,7 +183,9 @@ def _step(inside: int, name: str, make: bool) -> int:
 
 
 def _is_run(folder: int) -> bool:
-    return os.access("journal.jsonl", os.F_OK, dir_fd=folder, follow_symlinks=False)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return bool(os.stat("journal.jsonl", dir_fd=folder, follow_symlinks=False))
+    return False
 
 
 def open_file(path: Path, mode: str) -> io.FileIO:
@@ -275,8 +277,8 @@ def _is_there(lock: int, inside: int) -> bool:
     return False
 
 
-def write_whole(path: Path, data: bytes) -> Path:
-    """Write a whole file or none, so that a reader never opens a half; return its path."""
-    with replacing(path, "free some space, or name another file or folder", wait=False) as scratch:
+def write_whole(path: Path, data: bytes, *, wait: bool = False) -> Path:
+    """Write a whole file or none, so that a reader never opens a half; return its path. ``wait``: see `replacing`."""
+    with replacing(path, "free some space, or name another file or folder", wait=wait) as scratch:
         scratch.write_bytes(data)
     return path

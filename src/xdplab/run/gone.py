@@ -65,9 +65,8 @@ def look_at_raw(run: RunDirectory) -> RawSeen:
             place = place_of(attempt)
             for below in _folders_of(*attempt.files):
                 folders.append(place + below)
-                moments.append(
-                    _changed_ns(f"{run.path}/raw/{place}{below}")
-                )  # before its files: it may change meanwhile
+                # before its files: it may change meanwhile
+                moments.append(_changed_ns(f"{run.path}/raw/{place}{below}"))
             if raw_gone(run, attempt):
                 gone.append(place)
     return RawSeen(folders, _sum(moments), gone)

@@ -141,7 +141,9 @@ def progress_of(run: RunDirectory) -> Progress:
 
 def recall_journal(run: RunDirectory) -> None:
     """Let a run's journal be as it was when `progress_of` read it, so that its lines are not checked again. One that
-    has changed since is checked anew."""
+    has changed since is checked anew, and one of which more than the first line was checked goes on from there."""
+    if run.journal.checked.lines > 1:
+        return
     if held := read(run, JOURNAL, _of_code_and([run.journal.path])):
         with suppress(LookupError, TypeError):
             sets = {"counts": Counter(held["counts"]), "planned": set(held["planned"])}

@@ -56,13 +56,12 @@ def name_of(directory: RunDirectory) -> str:
 
 def open_run(path: Path) -> Run[Any]:
     """Open a run of any kind. Raises ResultsError if ``path`` is not a run."""
-    directory = RunDirectory.open(path)
-    kept.recall_journal(directory)
-    return run_in(directory)
+    return run_in(RunDirectory.open(path))
 
 
 def run_in(directory: RunDirectory) -> Run[Any]:
     """Return the run of a directory that is open: what was read of its journal is not read again."""
+    kept.recall_journal(directory)
     return kind_named(name_of(directory)).run(directory)
 
 

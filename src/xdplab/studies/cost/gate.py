@@ -306,7 +306,7 @@ def taken(left: list[Case], old: list[Case], case: Case) -> Case | None:
 
 def write_baseline(cases: list[Case], path: Path) -> None:
     """Write a baseline. Raises ResultsError if the disk refuses."""
-    write_whole(path, (json.dumps([_as_json(case) for case in cases], indent=1) + "\n").encode())
+    write_whole(path, (json.dumps([_as_json(case) for case in cases], indent=1) + "\n").encode(), wait=True)
 
 
 def read_baseline(path: Path) -> list[Case]:

@@ -246,7 +246,7 @@ def save_baseline(run: Run[Any], metric: str, path: Path, *, equal: Sequence[Run
         "xdplab_baseline": VERSION, "run": run.directory.name, "metric": metric, "around": run.around(),
         "trials": kept[0], "equal": kept[1:],
     }  # fmt: skip
-    write_whole(path, (json.dumps(data, indent=1) + "\n").encode())
+    write_whole(path, (json.dumps(data, indent=1) + "\n").encode(), wait=True)
 
 
 def _kept(table: pd.DataFrame, metric: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from xdplab.deploy.device import Applied, apply, queues_now, restore
 from xdplab.deploy.guarded import DpdkPort, GuardedDevice, GuardedPort, put_all_back
 from xdplab.deploy.kernel_settings import kept_sysctls, unthrottled
 from xdplab.deploy.queues import Endpoint, of_each, set_queues
-from xdplab.deploy.settings import FEATURES, XPS, Value, read
+from xdplab.deploy.settings import XPS, Value
 from xdplab.deploy.xdp import await_nothing_attached
 from xdplab.errors import CutOffError, HostError, ResultsError, UnsupportedError, XdplabError
 from xdplab.formats.ethtool import parse_rings
@@ -42,7 +42,7 @@ from xdplab.text import step
 # With GRO every mode has the same path into the DUT: by NAPI. Without it the generic path depends on the sender.
 LINK_SETTINGS = {"features.gro": True}
 
-WHOLE_FRAMES = ("rxvlan", "txvlan")
+WHOLE_FRAMES = ("features.rxvlan", "features.txvlan")
 """Off for tagged frames: a port that takes tags off, or a veth that leaves tc's beside the frame, gives XDP another."""
 
 OTHER_MACS = ("testpmd",)
@@ -250,8 +250,7 @@ class TrafficSession:
     def _set_block(self) -> None:
         trials = self._block
         self._return_devices()
-        ends = self._ends
-        applied = of_each(ends, lambda end: apply(end.host, end.interface, LINK_SETTINGS).require())
+        applied = of_each(self._ends, lambda end: apply(end.host, end.interface, LINK_SETTINGS).require())
         applied += self._set_mtu(trials[0].point)
         for dut, *tg in filter(None, (queue_ends(self._lab), self._second_ends)):
             applied += set_queues(dut, tg[0] if tg else None, trials[0].point.queues)
@@ -302,9 +301,9 @@ class TrafficSession:
         A port that cannot be switched either has no such offload (a tap, virtio_net) or takes the tag off, and then
         the trial's frames come back altered.
         """
-        features = [(end, read(FEATURES, end.host, end.interface)) for end in self._devices]  # a card puts tc's tags on
-        off = [(end, name) for end, here in features for name in WHOLE_FRAMES[: 1 + self._lab.virtual] if name in here]
-        return [*self._receive_all(), *(self._set_for_block(e, {f"features.{of}": False}).require() for e, of in off)]
+        names = WHOLE_FRAMES[: 1 + self._lab.virtual]  # a card puts tc's tags on the cable
+        wanted = [(end, {name: False for name in names if name in end.before.values}) for end in self._devices]
+        return [*self._receive_all(), *(self._set_for_block(end, off).require() for end, off in wanted if off)]
 
     def _set_device(self, point: Point) -> list[Applied]:
         """Set the plan's settings of the DUT's device. A number may be rounded, a switch must be as requested."""
