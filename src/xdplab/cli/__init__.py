@@ -187,13 +187,16 @@ def _as_xdplab_error(error: Exception) -> XdplabError | None:
 
 def _of_a_file(error: OSError) -> ResultsError:
     """Return the error for a file. That of a write names none: of standard output, the cache, or a temporary file."""
-    cache, full = cache_root(), is_of_the_disk(error)
+    cache, why = cache_root(), reason(error)
     file = Path(os.fsdecode(error.filename)) if error.filename else None
-    remedy = "free some space" if full else "name another file or folder"
     if file is None or file.is_relative_to(cache) or cache.is_relative_to(file):
-        remedy = "free some space, or name other folders in XDPLAB_CACHE and TMPDIR"
-    name = file or f"standard output, or a file in {cache} or {os.environ.get('TMPDIR', '/tmp')},"
-    return ResultsError(f"{name}{' cannot be written' if full else ''}: {reason(error)}", remedy=remedy)
+        place = file or f"standard output, or a file in {cache} or {os.environ.get('TMPDIR', '/tmp')},"
+        return ResultsError(
+            f"{place} cannot be written: {why}", remedy="free some space, or set XDPLAB_CACHE and TMPDIR"
+        )
+    if is_of_the_disk(error):
+        return ResultsError(f"{file} cannot be written: {why}", remedy="free some space")
+    return ResultsError(f"{file}: {why}", remedy="name another file or folder")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
