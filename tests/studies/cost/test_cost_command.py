@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -229,20 +230,26 @@ char LICENSE[] SEC("license") = "GPL";
 """
 
 
-CHANGING = """\
-    int length = context->data_end - context->data;
-    if (length > 40 && bpf_xdp_adjust_tail(context, 40 - length) || bpf_xdp_adjust_meta(context, -8))
-        return XDP_DROP;
-    return XDP_TX;
-"""
+CHANGING = {
+    "shortened": "if (context->data_end - context->data > 40 && bpf_xdp_adjust_tail(context, -24)) return XDP_DROP;",
+    "marked": "if (bpf_xdp_adjust_meta(context, -8)) return XDP_DROP;",
+    "plain": "",
+}
+"""Only the first one would get another frame than was sent: the page keeps its length."""
 
 
 def test_a_frame_comes_as_it_was_sent_though_its_page_had_one_that_the_program_changed(tmp_path: Path) -> None:
-    program = tmp_path / "changing.bpf.c"
-    program.write_text(re.sub(r"\t.*;\n(?=})", CHANGING, MINE, flags=re.DOTALL))
-    rows = _counted(tmp_path / "runs", str(program), "--mode", "native", "--mode", "test_run").rows()
-    for part in ("program", "called"):
-        assert _exact(rows, part, mode="native") == _exact(rows, part, mode="test_run")
+    programs = {name: tmp_path / f"{name}.bpf.c" for name in CHANGING}
+    for name, change in CHANGING.items():
+        programs[name].write_text(re.sub(r"\t.*;\n(?=})", f"\t{change}\n\treturn XDP_TX;\n", MINE, flags=re.DOTALL))
+    modes = ("--mode", "native", "--mode", "test_run")
+    rows = _counted(tmp_path / "runs", *map(str, programs.values()), *modes).rows()
+    of = {name: rows[rows["program"].str.endswith(path.name)] for name, path in programs.items()}
+    for name, part in product(CHANGING, ("program", "called")):
+        assert _exact(of[name], part, mode="native") == _exact(of[name], part, mode="test_run")
+    paths = {name: of[name].query("part == 'path' and mode == 'native'")["exact"].item() for name in CHANGING}
+    assert paths["marked"] == paths["plain"]
+    assert pd.isna(paths["shortened"]), "the sender's description of each frame is in it"
 
 
 @pytest.mark.thorough

@@ -66,6 +66,6 @@ TRAFFIC: Kind[Plan] = Kind(
     around=lambda directory: comparison.around(directory),
     compare=lambda *asked: comparison.compared(*asked),
     findings=lambda run: audits.findings(run.attempts(run.kind.of_results)),
-    audit=lambda run: audits.audit(run.directory.name, run.kind.attempts(run, run.kind.of_results)),  # no cache of it
+    audit=lambda run: audits.audit(run.directory.name, run.kind.attempts(run, run.kind.of_results)),  # used once
     of_results=lambda path: results.read(path),
 )
