@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
+from tests.attempts import attempt_of
 from tests.studies import test_frame
 from tests.studies.search.test_search import LINE, QUICK, dut, hard
 from tests.studies.test_frame import Request as Words
@@ -21,10 +22,10 @@ from xdplab.figures.marks import View
 from xdplab.plan import Trial, parse_plan
 from xdplab.run.engine import InTurn, run_trials
 from xdplab.run.progress import silent
-from xdplab.run.rundir import RunDirectory
+from xdplab.run.rundir import SEARCHED, RunDirectory
 from xdplab.studies import kinds
 from xdplab.studies.kind import Run, Where
-from xdplab.studies.kinds import SEARCHED, open_run
+from xdplab.studies.kinds import open_run
 from xdplab.studies.points import StudyPlan
 from xdplab.studies.search.kind import SearchRequest, pdr_files
 from xdplab.studies.search.study import SearchFacts, search_point
@@ -175,6 +176,9 @@ def test_a_search_that_was_not_finished_owes_trials_and_says_so(tmp_path: Path) 
     run = open_run(directory.path)
     assert len(run.state.owed) == 4
     assert [finding.rule for finding in run.findings()] == ["owed"]
+    state = run.state
+    state.add(attempt_of(state.owed[0], took_s=50.0))
+    assert state.eta_s == 150.0  # a plan's time of a trial is not that of a search: 2 s were shown
 
 
 @pytest.mark.parametrize("verb", [["show"], ["figures", "--why"], ["runs"]])

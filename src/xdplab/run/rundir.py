@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
+SEARCHED = "search.json"
+"""The file with a search's options in its run: a continued search must use the same."""
 _UNFINISHED = ".new"
 _TEMPORARY = re.compile(r"\..+\.partial")
 _FOLDERS = ("", "raw/*", "programs", "programs/*", "files/*", "figures", "tables")

@@ -11,7 +11,7 @@ import yaml
 
 from xdplab.errors import ResultsError
 from xdplab.lazy import lazily
-from xdplab.run.rundir import RunDirectory
+from xdplab.run.rundir import SEARCHED, RunDirectory
 from xdplab.trust import read_source
 from xdplab.yaml_file import read_yaml
 
@@ -28,9 +28,6 @@ MODULES = {
     "import": "xdplab.thesis.kind:IMPORT",
 } | {name: f"xdplab.studies.{name}.runs:STUDY" for name in STUDIES}
 """Where each kind of run is. Its module is loaded on demand; the thesis may not be there."""
-
-SEARCHED = "search.json"
-"""The file with a search's options in its run: a continued search must use the same."""
 
 
 def kind_named(name: str) -> Kind[Any]:

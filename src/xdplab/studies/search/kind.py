@@ -15,10 +15,9 @@ from xdplab.errors import PlanError, ResultsError
 from xdplab.labs import Lab
 from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Before, Recipe, Tables
-from xdplab.run.rundir import RunDirectory, read_json
+from xdplab.run.rundir import SEARCHED, RunDirectory, read_json
 from xdplab.studies.comparing import ComparedRuns, compared_rows
 from xdplab.studies.kind import Kind, Run
-from xdplab.studies.kinds import SEARCHED
 from xdplab.studies.pictures import Views
 from xdplab.studies.plain_audit import audit, findings
 from xdplab.studies.search.profile import Profile, Rfc2544Tests

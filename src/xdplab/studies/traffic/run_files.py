@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdplab.errors import FormatError, PlanError, ResultsError
 from xdplab.lazy import lazily, lazy
-from xdplab.plan import (
-    Arrangement,
-    Plan,
-    Point,
-    Trial,
-    load_plan,
-    points_of,
-    schedule,
-    trial_s,
-)
+from xdplab.plan import Arrangement, Plan, Point, Trial, load_plan, points_of, schedule, trial_s
 from xdplab.plan.copies import copied_into
 from xdplab.plan.points import SLICES, block_points, select
 from xdplab.run.disk import disk_errors, reason
@@ -237,7 +228,8 @@ def run_trials_of(run: RunDirectory) -> list[Trial]:
 def _add(run: RunDirectory, name: str, plan: Plan, trials: list[Trial], **facts: Any) -> None:
     with disk_errors(run.path):
         run.write_bytes(name, copied_into(run.path, plan).to_yaml().encode())
-    costs = [trial_s(plan, trial) for trial in trials]
+    searched = (run.path / rundir.SEARCHED).exists()  # how long a search takes, no plan tells
+    costs = [] if searched else [trial_s(plan, trial) for trial in trials]
     if plan.open_ended:
         facts["open_ended"] = True
     state.record_planned(run, trials, costs_s=costs, plan=name, sha256=_sha256(run.path / name), **facts)
