@@ -214,17 +214,18 @@ def test_a_latency_at_maximum_load_is_that_of_a_queue(tmp_path: Path) -> None:
     assert rate.verdict == HOLDS, "the automatic batch, which follows the load, is no other point"
 
 
+@pytest.mark.parametrize("metric", ["forwarded_pps", "forwarded_l2_bps", "pdr_pps"])
 @pytest.mark.parametrize(("carried", "verdict"), [(("native", "generic"), OPEN), (("native",), HOLDS)])
 def test_rates_of_a_load_that_both_sides_carry_are_no_claim_about_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried: tuple[str, ...], verdict: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried: tuple[str, ...], verdict: str, metric: str
 ) -> None:
     """At 20 kpps any two modes were `equal` within 1 %, and this held. That a side does not carry it can be claimed."""
     rows = open_run(SAMPLE).rows()
-    rows["forwarded_pps"] = 2e4 * (1 + 1e-6 * rows["repetition"]) * (1 - 0.6 * ~rows["mode"].isin(carried))
+    rows[metric] = 2e4 * (1 + 1e-6 * rows["repetition"]) * (1 - 0.6 * ~rows["mode"].isin(carried))
     rows["limited_by"] = rows["mode"].isin(carried).map({True: "none", False: "dut"})
     monkeypatch.setattr(Run, "rows", lambda *_: rows)
-    claim = RATIO if verdict == HOLDS else {"equal": "forwarded_pps", **SIDES, "within": "1%"}
-    rows["forwarded_pps"] *= 1 + 1e-6 * rows["order"]
+    claim = RATIO | {"ratio": metric} if verdict == HOLDS else {"equal": metric, **SIDES, "within": "1%"}
+    rows[metric] *= 1 + 1e-6 * rows["order"]
     (answer,) = judge(SAMPLE, {"rates": claim | {"where": AT_MAX | {"accesses": 0}}}, tmp_path)
     assert (answer.verdict, answer.why == OFFERED) == (verdict, verdict == OPEN)
 

@@ -35,6 +35,8 @@ _FOLLOWING = frozenset({"point_id", "rate_requested_pps", "program_sha256", "fra
 """Columns that follow from others: points that are compared may differ in them."""
 _OF_PROGRAM = frozenset(factor.column for factor in FACTORS if of_program(factor) and factor.name != "accesses")
 _OF_COST = ("program", "kernel", "mode", "frame_bytes", "flows")
+_OF_DUT = ("forwarded_pps", "forwarded_l2_bps", "pdr_pps")
+"""Rates that are the DUT's, unless the sender limits them."""
 MOST_NAMED = 6
 
 
@@ -248,13 +250,13 @@ def _measured(factors: Mapping[str, Any], rows: Sequence[Row], metric: str) -> C
     if all(row.get("queued") for row in valid):
         return replace(point, why=QUEUED)
     valid = [row for row in valid if not row.get("queued")]
-    if metric == "forwarded_pps" and any(_is_senders(row) for row in valid):
+    if metric in _OF_DUT and any(_is_senders(row) for row in valid):
         return replace(point, why="the generator limits its rate: it is not the DUT's")
     values = {int(str(row["repetition"])): value for row in valid if (value := number(row, metric)) is not None}
     if not values:
         return replace(point, why=f"{metric} is null: {_reason(valid[0], metric)}")
     trials = {int(str(row["repetition"])): str(row["trial_id"]) for row in valid}
-    carried = metric == "forwarded_pps" and all(map(is_senders_rate, valid))
+    carried = metric in _OF_DUT and all(map(is_senders_rate, valid))
     return replace(point, values=values, trials={key: trials[key] for key in values}, carried=carried)
 
 
