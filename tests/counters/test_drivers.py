@@ -12,7 +12,7 @@ from tests.counters.deriving import derive, link, readings_of
 
 from xdplab.absent import Absent
 from xdplab.counters import packets
-from xdplab.counters.drivers import DRIVERS, absent, driver_of, total
+from xdplab.counters.drivers import DRIVERS, QUEUE, absent, driver_of, total
 from xdplab.counters.table import LAGS_S
 from xdplab.errors import FormatError
 from xdplab.formats.ethtool import parse_driver, parse_statistics
@@ -434,6 +434,11 @@ def test_every_row_says_which_functions_of_which_kernels_it_was_read_from() -> N
         assert re.fullmatch(r"drivers/net/(\S+\.c: [\w, ]+(; )?)+", row.source), row.name
         assert {kernel[:4].rstrip(".") for kernel in row.kernels.split(", ")} <= {"5.10", "6.1", "6.12"}, row.name
     assert {row.name for row in DRIVERS if row.tried} == {"veth", "virtio_net", "igb", "vmxnet3"}
+
+
+def test_every_row_counts_received_frames_by_queue() -> None:
+    """A name without a queue ended a whole run, as no number could be read from it."""
+    assert [row.name for row in DRIVERS if not all(QUEUE in name for name in row.received)] == []
 
 
 def test_the_drivers_name_is_read_from_ethtool() -> None:
