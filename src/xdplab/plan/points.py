@@ -137,8 +137,8 @@ class Point(
 
     @property
     def pdr_key(self) -> str:
-        """Hash of the point that a PDR belongs to: the factors without the load and without the stamps."""
-        return replace(self, load="max", stamp="").point_id
+        """Hash of the point that a PDR belongs to: the factors without the load, its bursts and the stamps."""
+        return replace(self, load="max", burst=1, stamp="").point_id
 
     @property
     def values(self) -> dict[str, Any]:

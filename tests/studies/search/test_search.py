@@ -458,6 +458,13 @@ def test_frames_of_several_sizes_are_searched_beside_the_standards_sizes() -> No
     assert VIEWS["loss"](table).marks["hue"].str.startswith("IMIX").any()
 
 
+def test_bursts_are_refused_with_what_to_do_and_not_as_those_of_maximum_load() -> None:
+    """The plan that a search made of them could not be read again."""
+    block = {"points": {"accesses": 0}, "traffic": {"load": "50%", "burst": 32}}
+    with pytest.raises(PlanError, match="omit `burst`"):
+        as_searched(parse_plan({"name": "t", "blocks": [block]}), QUICK)
+
+
 def test_the_line_rate_of_several_sizes_is_that_of_their_mean(tmp_path: Path) -> None:
     mixed, plain = ({"imix": imix, "load": "50% of line"} for imix in ("simple", "none"))
     rates = []

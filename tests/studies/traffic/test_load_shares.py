@@ -29,9 +29,9 @@ def test_what_is_no_load_is_refused(load: str) -> None:
         points(load)
 
 
-def test_a_pdr_belongs_to_the_point_whatever_its_load_and_stamps() -> None:
+def test_a_pdr_belongs_to_the_point_whatever_its_load_its_bursts_and_stamps() -> None:
     keys = {p.pdr_key for load in ("max", "50%", "20kpps") for p in points(load, stamp="all")} | {
-        p.pdr_key for p in points("max", stamp=16)
+        p.pdr_key for p in [*points("max", stamp=16), *points("50%", burst=32)]
     }
     assert len(keys) == 1
     assert len({p.point_id for p in points(["max", "50%", "20kpps"])}) == 3

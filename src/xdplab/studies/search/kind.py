@@ -131,6 +131,8 @@ def as_searched(plan: Plan, chosen: Profile) -> Plan:
         raise PlanError("a search repeats each point a given number of times", remedy="give `repetitions` a number")
     if any(timing != "load" for block in plan.blocks for timing in block.traffic.timing):
         raise PlanError("a search finds the load itself, and `timing: recorded` has its own", remedy="omit it")
+    if any(burst > 1 for block in plan.blocks for burst in block.traffic.burst):
+        raise PlanError("a search spaces frames evenly", remedy="omit `burst`; a run's share of that PDR may have it")
     frames = {"frame_bytes": list(chosen.frame_bytes)} if chosen.frame_bytes else {}
     blocks = [
         block.model_copy(
