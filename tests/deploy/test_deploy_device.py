@@ -30,6 +30,7 @@ def test_a_snapshot_holds_values_and_says_why_others_are_missing(lab):
     assert taken.values["link.mtu"] == 1500
     assert taken.values["link.up"] is True
     assert taken.values["xps.7"] == "0"
+    assert not [name for name in taken.values if name.startswith(("rps.", "rfs.", "xps_rxqs."))]  # nobody chose one
     assert "Operation not supported" in taken.unsupported["rings"]
     assert Snapshot.from_json(json.loads(json.dumps(taken.to_json()))) == taken
 

@@ -73,6 +73,7 @@ def test_a_test_run_costs_what_the_path_of_a_fresh_frame_costs(
         found = run_frames(loader, frames)
     assert {name for name, count in found.actions.items() if count} == {"tx"}
     assert (expected.fresh, found.fresh) == (False, "ifindex" not in body)
+    assert found.ring_records is None  # it has no ring
     assert min(found.runs_ns) == pytest.approx(min(expected.runs_ns), rel=0.4)
 
 

@@ -1,9 +1,14 @@
 """What the reader says of a host, as names and words."""
 
+from fnmatch import fnmatch
+from pathlib import Path
+
 import pytest
 
 from xdplab.errors import FormatError
-from xdplab.formats.settings import parse_settings
+from xdplab.formats.settings import MACHINE_FILES, PORT_FILES, parse_settings
+
+SAMPLE = Path(__file__).parents[2] / "results" / "sample"
 
 PTYPE = "Type Device      Function | ALL  vd0      packet_rcv | ALL  eth0     packet_rcv | 0800          ip_rcv"
 
@@ -29,6 +34,13 @@ PTYPE = "Type Device      Function | ALL  vd0      packet_rcv | ALL  eth0     pa
 )
 def test_a_setting_has_a_name_without_its_folder(line: str, name: str, value: str) -> None:
     assert parse_settings(line + "\n") == {name: value}
+
+
+def test_what_a_run_has_recorded_is_still_read() -> None:
+    recorded = next(SAMPLE.glob("raw/*/*/counters/dut.settings.before.txt")).read_text()
+    paths = [line.partition("\t")[0] for line in recorded.splitlines() if line.startswith("/")]
+    read = [*MACHINE_FILES, *(path.format(device="vd0") for path in PORT_FILES)]
+    assert [path for path in paths if not any(fnmatch(path, pattern) for pattern in read)] == []
 
 
 def test_equal_values_of_all_queues_are_one() -> None:

@@ -112,6 +112,9 @@ def test_a_packets_cost_grows_with_n(cache, dut):
         run = measure(dut.host, dut.xdpload, built, dut.folder, 64)
         assert len(run.runs_ns) == 5
         costs[n] = run.testrun_ns
+    promises = replace(built, program=replace(built.program, action="redirect"))
+    with pytest.raises(ProgramError, match="returns 3 instead of XDP_REDIRECT"):
+        measure(dut.host, dut.xdpload, promises, dut.folder, 64)
     # 32 times as many: other work on the machine changes either cost by half, but not by five.
     assert 6 * (costs[400] - costs[0]) < costs[12800] - costs[0] < 160 * (costs[400] - costs[0])
 

@@ -85,6 +85,7 @@ def test_every_trial_is_measured_once_in_order(run: RunDirectory) -> None:
     assert (first.facts, first.files) == ({"seen": TRIALS[0].trial_id}, {"out": len(TRIALS[0].trial_id)})
     assert read_state(run).attempts == state.attempts
     assert read_state(run).ended == "complete"
+    assert repr(read_state(run)) == f"{len(TRIALS)} trials: {len(TRIALS)} measured"
     again = Recorder()
     assert (go(run, again).owed, again.log) == ([], []), "a resume measures nothing"
 

@@ -21,7 +21,7 @@ from xdplab.studies import provenance
 from xdplab.studies.environment import around, flat, origin, summary
 from xdplab.studies.kind import Run
 from xdplab.studies.places import Place
-from xdplab.studies.provenance import CONTROLLER, PLACE, answers
+from xdplab.studies.provenance import CONTROLLER, LAB, LAB_KEPT, PLACE, answers
 from xdplab.studies.study_kind import study_kind
 from xdplab.studies.verifier.prevail import Prevail, version_of
 
@@ -151,6 +151,12 @@ def test_a_programs_version_is_asked_once_until_something_changes(
     assert found["word"] == {"value": "a"}
     assert (asked_again == asked + 1) is (change != "it was removed")
     assert found["tool"].get("value") == AFTER.get(change, "2")
+
+
+def test_what_a_run_has_recorded_of_its_hosts_is_still_asked() -> None:
+    sample = Path(__file__).parents[2] / "results" / "sample"
+    recorded = json.loads((sample / "manifest.json").read_text())["sessions"][0]["state"]
+    assert set(recorded["dut"]) == set(recorded["tg"]) <= set(LAB | LAB_KEPT)
 
 
 def test_each_place_is_asked_once_per_session(run: Run[Any]) -> None:
