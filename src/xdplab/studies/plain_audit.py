@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -55,40 +54,12 @@ def audit(run: Run[Any]) -> PlainAudit:
 
 def write_audit(run: RunDirectory, audit: RunAudit) -> list[Path]:
     """Write audit.md and audit.json where the outputs of the run go; return their paths."""
-    data = indented(audit.to_json()) + "\n"
+    data = json.dumps(audit.to_json(), indent=1, sort_keys=True) + "\n"
     texts = {"audit.md": visible(audit.to_markdown()), "audit.json": data}
     for name, text in texts.items():
         with replacing(run.outputs / name) as scratch:
             scratch.write_text(text)
     return [run.outputs / name for name in texts]
-
-
-def indented(content: Any, depth: int = 0) -> str:
-    """Return what `json.dumps` does with ``indent=1, sort_keys=True``, which encodes in Python: ten times as long.
-
-    Names are texts. A line break in the result is one of the separators: JSON has none in a text.
-    """
-    outer, inner, innermost = ("\n" + " " * (depth + deeper) for deeper in range(3))
-    cells = [*content.values()] if isinstance(content, dict) else content
-    if not isinstance(content, dict | list | tuple) or not cells:
-        return json.dumps(content)
-    if not _nested(cells):
-        text = json.dumps(content, separators=(f",{inner}", ": "), sort_keys=True)
-        return f"{text[0]}{inner}{text[1:-1]}{outer}{text[-1]}"
-    if isinstance(content, dict):
-        lines = [f"{json.dumps(name)}: {indented(cell, depth + 1)}" for name, cell in sorted(content.items())]
-        return f"{{{inner}{f',{inner}'.join(lines)}{outer}}}"
-    if all(isinstance(cell, dict) and cell for cell in cells) and not _nested(
-        chain.from_iterable(map(dict.values, cells))
-    ):
-        text = json.dumps(content, separators=(f",{innermost}", ": "), sort_keys=True)[2:-2]
-        text = text.replace(f"}},{innermost}{{", f"{inner}}},{inner}{{{innermost}")
-        return f"[{inner}{{{innermost}{text}{inner}}}{outer}]"
-    return f"[{inner}{f',{inner}'.join(indented(cell, depth + 1) for cell in cells)}{outer}]"
-
-
-def _nested(cells: Iterable[object]) -> bool:
-    return any(issubclass(kind, dict | list | tuple) for kind in set(map(type, cells)))
 
 
 def not_measured(attempts: Iterable[Attempt], state: RunState) -> list[Finding]:

@@ -1,12 +1,8 @@
 """An audit: fits are told with what distinguishes them, no error is printed as 0, points are named by their factors."""
 
-import json
-import random
-
 import pandas as pd
 from tests.analysis import synthetic
 
-from xdplab.studies.plain_audit import indented
 from xdplab.studies.traffic.audits import _fit_lines, _with_error, fits_by_repetition, point_label
 
 
@@ -73,22 +69,3 @@ def test_points_with_the_same_words_get_the_factors_that_tell_them_apart() -> No
         "d": "af_xdp, 1 queue, 64 B, N = 100, lookup read, maximum load, AF_XDP copy",
         "e": "af_xdp, 1 queue, 64 B, N = 100, lookup read, maximum load, AF_XDP zerocopy",
     }
-
-
-def test_an_audit_is_written_as_json_writes_it() -> None:
-    chosen = random.Random(1)
-    cells = [1, 2.5, None, True, "a", "},\n   {", "{}", "é\x1b", [], {}, (), -0.0, 10**20]
-
-    def content(depth: int) -> object:
-        some = range(chosen.randrange(4))
-        match chosen.randrange(5) if depth < 5 else 0:
-            case 0:
-                return chosen.choice(cells)
-            case 1:
-                return [{chosen.choice("abc"): chosen.choice(cells) for _ in some} for _ in some]
-            case 2 | 3:
-                return {chosen.choice(["a", "b},\n", "c"]): content(depth + 1) for _ in some}
-        return [content(depth + 1) for _ in some]
-
-    for one in (content(0) for _ in range(5_000)):
-        assert indented(one) == json.dumps(one, indent=1, sort_keys=True)
