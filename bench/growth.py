@@ -121,11 +121,10 @@ def written(number: int, path: Path) -> None:
 
 
 def audit(rows: pd.DataFrame) -> None:
-    from xdplab.studies.plain_audit import indented
     from xdplab.studies.traffic import audits
 
     made = audits.audit("", rows)
-    made.to_markdown(), indented(made.to_json())
+    made.to_markdown(), json.dumps(made.to_json(), indent=1, sort_keys=True)
 
 
 def large_cost(step: str, path: Path) -> dict[str, float]:

@@ -21,8 +21,8 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import RunState
 from xdplab.studies import environment
 from xdplab.studies.comparing import ComparedRuns, compared_rows, differences
+from xdplab.studies.figure_table import MakeView, Views
 from xdplab.studies.kind import Kind, Run, Where
-from xdplab.studies.pictures import MakeView, Views
 from xdplab.studies.places import Place, measures_apart
 from xdplab.studies.plain_audit import audit, findings
 from xdplab.studies.points import P, R, StudyPlan, StudyPlanning, StudyTrial, place_in

@@ -10,7 +10,7 @@ from tests.cli.entry import ending_with_output
 
 from xdplab.errors import PlanError
 from xdplab.studies import kinds
-from xdplab.studies.cost.times import times_file
+from xdplab.studies.cost.rows import times_file
 from xdplab.studies.kind import Run
 
 SAMPLE = Path(__file__).resolve().parents[3] / "results" / "sample"

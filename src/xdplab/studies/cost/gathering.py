@@ -34,7 +34,7 @@ from xdplab.studies.cost.points import (
     CostPoint,
     CostRequest,
 )
-from xdplab.studies.cost.times import TIMES, times_file
+from xdplab.studies.cost.rows import TIMES, times_file
 from xdplab.studies.guests import DUT_MAC, TG_MAC, built_workload, counting_kernel, kernel_release
 from xdplab.studies.places import is_foreign
 from xdplab.studies.points import Gathered

@@ -45,9 +45,8 @@ from xdplab.studies.execution.proof import Proofs, require_results, steps
 from xdplab.studies.execution.rows import table_of
 from xdplab.studies.execution.summaries import TABLES, results
 from xdplab.studies.execution.views import VIEWS
-from xdplab.studies.guests import architecture_of, build_tree, driver, require_places
+from xdplab.studies.guests import PlacedSession, architecture_of, build_tree, driver, require_places
 from xdplab.studies.meaning import tables_by
-from xdplab.studies.placed import PlacedSession
 from xdplab.studies.places import Place, is_foreign
 from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning
 from xdplab.studies.study_kind import study_kind

@@ -12,7 +12,7 @@ from typing import Any
 from xdplab.errors import HostError, PlanError, UnsupportedError
 from xdplab.labs.base import HOST
 from xdplab.run.rundir import read_json
-from xdplab.studies.guests import compiler_of, driver, require_places
+from xdplab.studies.guests import PlacedSession, compiler_of, driver, require_places
 from xdplab.studies.jit import classes, subjects, views
 from xdplab.studies.jit.classes import CLASSES
 from xdplab.studies.jit.filters import EXPRESSIONS, PACKET_FILTERS, SECCOMP_FILTERS, Op, compiled, tcpdump
@@ -53,7 +53,6 @@ from xdplab.studies.jit.rows import table_of
 from xdplab.studies.jit.subjects import parse_jitbench
 from xdplab.studies.jit.summaries import TABLES, results
 from xdplab.studies.meaning import tables_by
-from xdplab.studies.placed import PlacedSession
 from xdplab.studies.places import Place, PlaceFacts, require_rights
 from xdplab.studies.points import Gathered, StudyPlan, StudyPlanning, StudyTrial
 from xdplab.studies.study_kind import study_kind

@@ -24,7 +24,7 @@ from xdplab.programs.program import cache_directory
 from xdplab.programs.source import kernel_source
 from xdplab.programs.spec import ProgramSpec, UserProgram
 from xdplab.resources import shipped
-from xdplab.studies.guests import build_tree, driver
+from xdplab.studies.guests import PlacedSession, build_tree, driver
 from xdplab.studies.loading import passes
 from xdplab.studies.loading.passes import COMPILED, PLAIN, SECTIONS, LoadingFacts, LoadRunner
 from xdplab.studies.loading.points import (
@@ -45,7 +45,6 @@ from xdplab.studies.loading.rows import table_of
 from xdplab.studies.loading.summaries import TABLES, results
 from xdplab.studies.loading.views import VIEWS
 from xdplab.studies.meaning import tables_by
-from xdplab.studies.placed import PlacedSession
 from xdplab.studies.places import Place, is_foreign
 from xdplab.studies.points import StudyPlan, StudyPlanning
 from xdplab.studies.study_kind import study_kind

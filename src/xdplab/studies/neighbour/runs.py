@@ -14,7 +14,7 @@ from xdplab.programs.build import build
 from xdplab.programs.program import cache_directory
 from xdplab.programs.spec import UserProgram
 from xdplab.run.waiting import WAITS
-from xdplab.studies.guests import tool_in
+from xdplab.studies.guests import PlacedSession, tool_in
 from xdplab.studies.neighbour.points import (
     ARMS,
     OBJECT,
@@ -26,7 +26,6 @@ from xdplab.studies.neighbour.points import (
 )
 from xdplab.studies.neighbour.rows import VIEWS, NeighbourFacts, results, table_of, tables_of
 from xdplab.studies.neighbour.tcp import hold_addresses, offloads, require_tool, transfer
-from xdplab.studies.placed import PlacedSession
 from xdplab.studies.points import ONE_MACHINE, StudyPlan, StudyPlanning, StudyTrial
 from xdplab.studies.study_kind import study_kind
 

@@ -8,13 +8,12 @@ from pathlib import Path
 from xdplab.deploy.native import build_tool
 from xdplab.hosts.local import LocalHost
 from xdplab.labs import Lab
-from xdplab.studies.guests import free_lab
+from xdplab.studies.guests import PlacedSession, free_lab
 from xdplab.studies.offload import bench
 from xdplab.studies.offload.bench import ANSWER, OffloadDevices, OffloadFacts, write
 from xdplab.studies.offload.points import OffloadPoint, OffloadRequest, gather, kernel_of, smallest
 from xdplab.studies.offload.questions import QUESTIONS
 from xdplab.studies.offload.rows import results, table_of, tables_of
-from xdplab.studies.placed import PlacedSession
 from xdplab.studies.places import Place
 from xdplab.studies.points import StudyPlanning, StudyTrial
 from xdplab.studies.study_kind import study_kind

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xdplab.run.waiting import WAITS
+from xdplab.studies.guests import PlacedSession
 from xdplab.studies.outage.bench import OutageBench, OutageFacts
 from xdplab.studies.outage.points import OutagePoint, OutageRequest, gather, smallest
 from xdplab.studies.outage.rows import VIEWS, results, table_of, tables_of
-from xdplab.studies.placed import PlacedSession
 from xdplab.studies.points import StudyPlanning, StudyTrial
 from xdplab.studies.study_kind import study_kind
 

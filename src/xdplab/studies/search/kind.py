@@ -17,8 +17,8 @@ from xdplab.plan import Plan, Trial
 from xdplab.run.derived import Before, Recipe, Tables
 from xdplab.run.rundir import SEARCHED, RunDirectory, read_json
 from xdplab.studies.comparing import ComparedRuns, compared_rows
+from xdplab.studies.figure_table import Views
 from xdplab.studies.kind import Kind, Run
-from xdplab.studies.pictures import Views
 from xdplab.studies.plain_audit import audit, findings
 from xdplab.studies.search.profile import Profile, Rfc2544Tests
 from xdplab.studies.search.rows import TABLE, answer, point_label, rfc2544_lines, rfc2544_tables, search_table, shown

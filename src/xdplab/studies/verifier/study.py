@@ -17,8 +17,7 @@ import numpy as np
 from xdplab.errors import HostError, ProgramError
 from xdplab.formats.verifier import lines_by_object, parse_bpfverify
 from xdplab.programs.program import cache_directory
-from xdplab.studies.guests import driver
-from xdplab.studies.placed import PlacedSession
+from xdplab.studies.guests import PlacedSession, driver
 from xdplab.studies.places import PlaceFacts
 from xdplab.studies.verifier.generated import Member, compile_object, find_compilers, source
 from xdplab.studies.verifier.machines import NATIVE, LoaderPlace, given_in, machine_of
