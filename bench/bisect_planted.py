@@ -27,7 +27,7 @@ from typing import Any
 from bounded import Aim, run
 
 from xdplab.analysis.decide.race import Standing, median_interval
-from xdplab.bisect.racing import judged_by_races
+from xdplab.bisect.judges import judged_by_races
 from xdplab.bisect.revisions import Kernels
 from xdplab.bisect.search import Judged, Revision, search
 

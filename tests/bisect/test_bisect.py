@@ -16,8 +16,8 @@ from pydantic import TypeAdapter
 from tests.cli.entry import ending_with_output
 
 from xdplab.analysis.decide.race import Known
-from xdplab.bisect import counting
-from xdplab.bisect.racing import side_of
+from xdplab.bisect import judges
+from xdplab.bisect.judges import side_of
 from xdplab.cli.answers import ANSWERS
 from xdplab.errors import PlanError, ProgramError, UnsupportedError
 from xdplab.studies.cost.gate import Case, write_baseline
@@ -69,7 +69,7 @@ class Faked:
 @pytest.fixture(autouse=True)
 def faked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     Faked.counted, Faked.interrupt_at = [], None
-    monkeypatch.setattr(counting, "KeptCosts", Faked)
+    monkeypatch.setattr(judges, "KeptCosts", Faked)
     monkeypatch.chdir(tmp_path)
 
 
@@ -273,17 +273,17 @@ def test_the_first_kernel(costs: dict[str, int | None], which: list[str]) -> Non
 
 def test_ends_of_other_packets_are_refused() -> None:
     with pytest.raises(PlanError):
-        counting.Threshold.between(case(27), case(27, back="1.00% of the frames"), None, over_kernels=False)
+        judges.Threshold.between(case(27), case(27, back="1.00% of the frames"), None, over_kernels=False)
     with pytest.raises(PlanError):
-        counting.Threshold.between(case(27), case(39, kernel="7.2"), None, over_kernels=False)
-    assert counting.Threshold.between(case(27), case(39, kernel="7.2"), None, over_kernels=True).at == 833
+        judges.Threshold.between(case(27), case(39, kernel="7.2"), None, over_kernels=False)
+    assert judges.Threshold.between(case(27), case(39, kernel="7.2"), None, over_kernels=True).at == 833
 
 
 def test_ends_that_drop_all_frames_may_lack_the_entries_of_a_map() -> None:
     dropping = case(27, back="0.00% of the frames")
     dropping.made_with["passed_on"] = "0.00% of the frames"  # type: ignore[index]
     with pytest.raises(PlanError, match="--map"):
-        counting.Threshold.between(dropping, dropping, None, over_kernels=False)
+        judges.Threshold.between(dropping, dropping, None, over_kernels=False)
 
 
 @pytest.mark.parametrize(

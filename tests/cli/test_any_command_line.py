@@ -16,7 +16,7 @@ from tests.cli.entry import ending, ending_with_output
 from tests.cli.messages import make_places
 
 from xdplab import cli
-from xdplab.bisect.gitrun import EndsTheSearchError
+from xdplab.bisect.cli import EndsTheSearchError
 from xdplab.cli.common import MISUSED, NOTHING_VALID
 from xdplab.cli.plan import find_plan
 from xdplab.errors import LabError, XdplabError

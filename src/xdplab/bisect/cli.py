@@ -1,13 +1,19 @@
-"""`bisect`: the first commit, or kernel, in which a packet costs otherwise."""
+"""`bisect`: the first commit, or kernel, in which a packet costs otherwise; and the command of `git bisect run`.
+
+git takes 0 for good, 125 for skip, and each other code below 128 for bad. So an error of any kind has a code above: it
+ends git's search, and calls no commit bad.
+"""
 
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,17 +22,71 @@ from xdplab.cli.common import AS_JSON, in_lab, print_json, show_frame, tell
 from xdplab.cli.lab import tested_kernels
 from xdplab.cli.options import PATH, options_as
 from xdplab.cli.programs import ProgramSettings, user_program_options
-from xdplab.errors import PlanError
+from xdplab.errors import PlanError, XdplabError
 from xdplab.lazy import lazily
-from xdplab.studies.cost.points import KERNEL
+from xdplab.studies.cost.points import KERNEL, CostRequest
 from xdplab.text import many, step
 
-with lazily():
-    from xdplab.bisect import counting, gitrun, notes, racing, revisions
+with lazily():  # a command line is checked, and completed, without them
+    from xdplab.bisect import judges, revisions
     from xdplab.bisect import search as searching
-
+    from xdplab.studies.cost import gate
 if TYPE_CHECKING:
     from xdplab.bisect.search import Judged, Revision, Revisions
+
+
+EXIT_CODES = {"good": 0, "bad": 1, "skip": 125}
+ENDS_THE_SEARCH = 255
+ANY_RISE = Fraction(1, 1_000_000)
+"""Instructions: counts are fractions of some hundred frames."""
+
+
+class EndsTheSearchError(XdplabError):
+    """An error within `git bisect run`, which must call no commit bad."""
+
+    exit_code = ENDS_THE_SEARCH
+
+
+@contextmanager
+def calling_none_bad() -> Iterator[None]:
+    """Raise EndsTheSearchError for any error in this block."""
+    try:
+        yield
+    except XdplabError as error:
+        raise EndsTheSearchError(error.message, remedy=error.remedy) from error
+    except click.ClickException as error:
+        raise EndsTheSearchError(error.format_message()) from error
+    except Exception as error:
+        raise EndsTheSearchError(f"{type(error).__name__}: {error}") from error
+
+
+class CommandOfGit(click.Command):
+    """A command whose line, too, ends git's search if it is wrong."""
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **more: Any) -> click.Context:
+        if not any(word.partition("=")[0] == "--judge" for word in args):
+            return super().make_context(info_name, args, *rest, **more)
+        with calling_none_bad():
+            return super().make_context(info_name, args, *rest, **more)
+
+
+def judged(baseline: Path, file: str, settings: str, step: float | None) -> Judged:
+    """Judge a program against the only cost of a baseline, whose kernel, mode and frames are taken: bad is what costs
+    ``step`` more, or anything. Raises ResultsError, PlanError for a baseline of several packets."""
+    cases = gate.read_baseline(baseline)
+    if len(cases) != 1:
+        raise PlanError(f"{baseline} has {len(cases)} packets", remedy="`xdplab cost FILE --write` of one program")
+    (good,) = cases
+    kernel, mode, frame_bytes, flows = good.traffic
+    sizes = (int(frame_bytes),) if frame_bytes.isdigit() else CostRequest.frame_bytes
+    request = CostRequest(modes=(mode,), frame_bytes=sizes, flows=int(flows))
+    threshold = judges.Threshold.above(good, ANY_RISE if step is None else Fraction(step))
+    with (
+        tempfile.TemporaryDirectory(prefix="xdplab-judge-") as folder,
+        closing(judges.KeptCosts(Path(folder) / "costs", request)) as costs,
+    ):
+        return judges.judged_by(threshold, lambda: costs.case(Path(file), kernel, settings))
+
 
 MODES = ("native", "generic", "test_run")
 
@@ -70,7 +130,7 @@ wanted_options = options_as(
 )
 
 
-@click.command(cls=gitrun.CommandOfGit)
+@click.command(cls=CommandOfGit)
 @click.argument("file", required=False)
 @wanted_options
 @user_program_options
@@ -99,16 +159,16 @@ def bisect(
     error.
     """
     if judge is not None:
-        with gitrun.calling_none_bad():
-            verdict = gitrun.judged(judge, file or "", _settings(programs), wanted.step)
+        with calling_none_bad():
+            verdict = judged(judge, file or "", _settings(programs), wanted.step)
         tell(f"{verdict.answer}: {verdict.words}")
-        return gitrun.EXIT_CODES[verdict.answer]
+        return EXIT_CODES[verdict.answer]
     if resume is not None:
-        work = notes.Notes.open(resume)
+        work = searching.Notes.open(resume)
     else:
         request = _request(file, wanted, programs, lab_name)
-        notes.require_name(name)
-        work = notes.Notes.start(out, name, request)
+        searching.require_name(name)
+        work = searching.Notes.start(out, name, request)
     with work.writer(), _revisions(work) as between:
         culprit = _searched(work, between, as_json)
     if as_json:
@@ -118,7 +178,7 @@ def bisect(
     return 0 if culprit.is_one else 1
 
 
-def _request(file: str | None, wanted: Wanted, programs: ProgramSettings, lab: str | None) -> notes.BisectRequest:
+def _request(file: str | None, wanted: Wanted, programs: ProgramSettings, lab: str | None) -> searching.BisectRequest:
     """Return what is asked, with the ends as hashes or names that stay. Raises PlanError."""
     for name, given in (("FILE", file), ("--good", wanted.good), ("--bad", wanted.bad)):
         if given is None:
@@ -143,7 +203,7 @@ def _request(file: str | None, wanted: Wanted, programs: ProgramSettings, lab: s
         good, bad = repository.commit("--good", good), repository.commit("--bad", bad)
         repository.require_ancestor(good, bad)
         path, repo = repository.inside(path), str(repository.top)
-    return notes.BisectRequest(
+    return searching.BisectRequest(
         good=good,
         bad=bad,
         file=path,
@@ -165,7 +225,7 @@ def _settings(programs: ProgramSettings) -> str:
 
 
 @contextmanager
-def _revisions(work: notes.Notes) -> Iterator[Revisions]:
+def _revisions(work: searching.Notes) -> Iterator[Revisions]:
     request = work.request
     if request.repo is None:
         yield revisions.Kernels([*map(revisions.revision, request.kernels)], Path(request.file), request.settings)
@@ -180,7 +240,7 @@ def _revisions(work: notes.Notes) -> Iterator[Revisions]:
         yield between
 
 
-def _searched(work: notes.Notes, between: Revisions, as_json: bool) -> searching.Culprit:
+def _searched(work: searching.Notes, between: Revisions, as_json: bool) -> searching.Culprit:
     def show(revision: Revision, verdict: Judged) -> None:
         tell(f"{verdict.answer}: {revision.title}: {verdict.words}", err=as_json)
 
@@ -189,7 +249,7 @@ def _searched(work: notes.Notes, between: Revisions, as_json: bool) -> searching
         f"searching {many(between.total, what)}; `xdplab bisect --resume {work.path}` continues if it is interrupted",
         err=as_json,
     )
-    make = racing.RaceJudge if work.request.by == "race" else counting.CostJudge
+    make = judges.RaceJudge if work.request.by == "race" else judges.CostJudge
     with closing(make(work, between)) as judge:
         ends = judge.measure_ends()
         for revision, verdict in zip((between.good, between.bad), ends, strict=True):
