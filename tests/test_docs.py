@@ -35,6 +35,14 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_table_has_its_head(page: Path) -> None:
+    """Rows behind an empty line are shown as text."""
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    tables = [block.strip("\n") for block in prose.split("\n\n") if block.lstrip("\n").startswith("|")]
+    assert [table for table in tables if not re.match(r"[^\n]+\n\|( ?-+ ?\|)+\n", table)] == []
+
+
 def test_the_plans_in_the_docs_are_plans(tmp_path: Path) -> None:
     text = (ROOT / "docs/use/plans.md").read_text()
     blocks = re.findall(r"^    name: (?:.*\n)(?:^    .*\n)+", text, re.MULTILINE)
