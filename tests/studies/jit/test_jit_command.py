@@ -1,6 +1,7 @@
 """`xdplab study jit` end to end in a guest that counts: the kernel's own tests, classes, filters, in both modes."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -138,6 +139,19 @@ def test_a_part_that_needs_a_missing_compiler_is_refused_before_anything_runs(
     assert isinstance(done.exception, MissingToolError)
     assert "aarch64-linux-gnu-gcc" in str(done.exception)
     assert not out.exists()
+
+
+def test_a_compiler_without_its_c_library_is_refused_with_the_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """gcc-aarch64-linux-gnu without what it recommends: the error of a build named gcc-multilib, a package of x86."""
+    compiler = tmp_path / "aarch64-linux-gnu-gcc"
+    compiler.write_text("#!/bin/sh\necho crt1.o\n")  # as gcc answers for a file that it does not find
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(MissingToolError) as refused:
+        architectures.KNOWN["arm64"].compiler()
+    assert "libc6-dev-arm64-cross" in str(refused.value)
 
 
 @pytest.mark.nightly

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import dataclass
 
-from xdplab.errors import LabError
+from xdplab.errors import LabError, MissingToolError
 from xdplab.labs.base import ARCHITECTURE_MARK
 from xdplab.labs.tools import require_tools
 
@@ -34,10 +35,12 @@ class Architecture:
 
     def compiler(self) -> str:
         """Return the name of the compiler for its programs. Raises MissingToolError naming the packages."""
-        name = f"{self.triplet}-gcc"
-        require_tools(
-            f"a program for a guest of {self.name}", {name: f"gcc-{self.triplet} libc6-dev-{self.name}-cross"}
-        )
+        name, what = f"{self.triplet}-gcc", f"a program for a guest of {self.name}"
+        packages = f"gcc-{self.triplet} libc6-dev-{self.name}-cross"
+        require_tools(what, {name: packages})
+        start = subprocess.run([name, "-print-file-name=crt1.o"], capture_output=True, text=True).stdout
+        if not start.startswith("/"):
+            raise MissingToolError(f"{what} needs its C library", remedy=f"apt install {packages}")
         return name
 
     def tool(self) -> str:
