@@ -151,3 +151,9 @@ def test_the_rows_of_labs_and_of_doctor_too(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_schema_refuses_what_is_not_an_answer(verb: str, wrong: object) -> None:
     with pytest.raises(ValidationError):
         validate(verb, json.dumps(wrong))
+
+
+def test_a_proof_is_shown_by_the_ways_that_were_taken() -> None:
+    shown = CliRunner().invoke(cli, ["programs", "prove", "array", "-n", "4"]).output
+    assert "4 of 4 accesses, 3 ways" in shown
+    assert "None" not in shown

@@ -190,19 +190,22 @@ def prove_command(lab_name: str | None, /, what: str, as_json: bool, **fields: A
     """Prove WORKLOAD's N: by bytecode, by machine code, and, with --lab, by a run that counts in that lab's kernel."""
     chosen = _chosen(what, **fields)
     answer: dict[str, Any] = {"program": chosen.name}
+    proved: proof.Proof | None = None
     if lab_name is None:
         if isinstance(chosen.spec, ProgramSpec):
-            answer["proof"] = asdict(proof.prove(chosen.built, user=True))
+            proved = proof.prove(chosen.built, user=True)
     else:
         with labs.use_lab(lab_name) as lab:
             folder = f"{lab.work_dir(lab.dut)}/programs/{chosen.built.hash}"
             xdpload = native.build_tool(lab.dut, "xdpload", f"{lab.work_dir(lab.dut)}/native")
             answer["load"] = asdict(onhost.load_report(lab.dut, xdpload, chosen.built, folder, lab.dut_interface))
             if isinstance(chosen.spec, ProgramSpec):
-                answer["proof"] = asdict(proof.prove(chosen.built, lab.dut, xdpload=xdpload, folder=folder, user=True))
+                proved = proof.prove(chosen.built, lab.dut, xdpload=xdpload, folder=folder, user=True)
     if as_json:
-        print_json(answer)
+        print_json(answer | ({} if proved is None else {"proof": asdict(proved)}))
         return
     tell(repr(chosen))
-    for name, value in {**answer.get("load", {}), **answer.get("proof", {})}.items():
+    for name, value in answer.get("load", {}).items():
         tell(f"  {name}: {value}")
+    if proved is not None:
+        tell(f"  {proved}")

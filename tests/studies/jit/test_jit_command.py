@@ -141,9 +141,7 @@ def test_a_part_that_needs_a_missing_compiler_is_refused_before_anything_runs(
     assert not out.exists()
 
 
-def test_a_compiler_without_its_c_library_is_refused_with_the_packages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_compiler_without_its_c_library_is_refused_with_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """gcc-aarch64-linux-gnu without what it recommends: the error of a build named gcc-multilib, a package of x86."""
     compiler = tmp_path / "aarch64-linux-gnu-gcc"
     compiler.write_text("#!/bin/sh\necho crt1.o\n")  # as gcc answers for a file that it does not find
