@@ -29,8 +29,8 @@ def paced_loss(trials: pd.DataFrame) -> Iterator[Finding]:
         if lost.empty:
             continue
         low, high = (float(lost["loss_ratio"].astype(float).agg(end)) for end in ("min", "max"))
-        whose = [all(map(rule, records(lost))) for rule in (verdicts.sender_bunched, verdicts.card_refused)]
-        causes = ("as much as the sender sent late, in bursts", "as much as the TG's card refused")
+        whose = [all(map(rule, records(lost))) for rule in (verdicts.sender_bunched, verdicts.tg_lost_frames)]
+        causes = ("as much as the sender sent late, in bursts", "as much as the TG's port did not take")
         why = next(
             (text for text, holds in zip(causes, whose, strict=True) if holds), "the DUT does not carry this load"
         )
