@@ -539,14 +539,11 @@ def ns_per_packet(a: Attempt, row: Row) -> float | None:
 
 
 def to_baseline(of: Callable[[Attempt], float | None]) -> Callable[[list[Attempt]], list[float | None]]:
-    """Each trial's difference to the trial without accesses of the same block, repetition, program and traffic."""
-    keys = (
-        *("mode", "queues", "frame_bytes", "load", "workload", "op", "form", "working_set_bytes", "engine", "imix"),
-        *("map_type", "stamp"),
-    )
+    """Each trial's difference to the trial without accesses that differs from it in nothing else."""
 
     def place(a: Attempt) -> tuple[Any, ...]:
-        return (*(a.point.get(key) for key in keys), a.applied["block"], a.applied["repetition"])
+        factors = [f"{name} {value}" for name, value in a.point.items() if name not in ("accesses", "point_id")]
+        return (*factors, a.applied["block"], a.applied["repetition"])
 
     def values(attempts: list[Attempt]) -> list[float | None]:
         base = {place(a): of(a) for a in attempts if a.point["accesses"] == 0}
