@@ -217,7 +217,9 @@ def test_a_users_program_knows_one_port(tmp_path: Path) -> None:
 
 
 def test_between_two_ports_the_baseline_redirects_too() -> None:
-    found = points({"accesses": 5}, directions=["back", "one", "both"])
+    modes = ["native", "generic", "tcx", "tc"]
+    found = points({"accesses": 5, "mode": modes}, directions=["back", "one", "both"])
+    assert {p.mode for p in found if p.two_ports} == set(modes)
     assert {(p.directions, p.program.action, p.ways, p.two_ports, p.program.accesses) for p in found} == {
         (*way, accesses)
         for way in (("back", "tx", 1, False), ("one", "redirect", 1, True), ("both", "redirect", 2, True))

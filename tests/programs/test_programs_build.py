@@ -50,6 +50,7 @@ def test_a_program_is_compiled_once_and_nothing_unfinished_is_left(cache):
     assert second.object.stat().st_mtime_ns == stamp
     assert len(first.hash) == 16
     assert not [path for path in cache.iterdir() if path.name.startswith(".")]
+    assert first.add("proof.json", "{}").stat().st_mode & 0o777 == 0o644  # others read what is copied into a run
 
 
 def test_other_contents_are_other_programs(cache):

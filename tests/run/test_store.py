@@ -309,10 +309,11 @@ def test_a_folder_that_is_not_finished_is_not_swept_through_a_link(tmp_path: Pat
 @pytest.mark.root
 def test_only_ones_own_links_lead_to_where_a_file_is_written(tmp_path: Path, victim: Path) -> None:
     (tmp_path / "disk").mkdir()
-    (tmp_path / "own").symlink_to("disk")
-    with replacing(tmp_path / "own" / "new" / "file") as scratch:
-        scratch.write_text("x")
-    assert (tmp_path / "disk" / "new" / "file").read_text() == "x"
+    for name, to in (("own", Path("disk")), ("far", tmp_path / "disk")):
+        (tmp_path / name).symlink_to(to)
+        with replacing(tmp_path / name / "new" / "file") as scratch:
+            scratch.write_text(name)
+        assert (tmp_path / "disk" / "new" / "file").read_text() == name
     (tmp_path / "theirs").symlink_to(victim)
     os.chown(tmp_path / "theirs", 54321, 54321, follow_symlinks=False)
     (tmp_path / "run").mkdir()

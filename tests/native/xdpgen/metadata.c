@@ -205,10 +205,11 @@ static int stamps(uint64_t frames, uint64_t behind) {
     stamps_record(&stamps, frames + 1, 1000 * (frames + 2)); // its clock was set back meanwhile
     arrivals[(frames + 1) & (ARRIVAL_SLOTS - 1)] = (struct arrival){frames + 1, 1};
     stamps_finish(&stamps);
-    printf("totals %llu %llu %llu %llu min %llu max %llu\n", (unsigned long long)stamps.totals.stamped,
-           (unsigned long long)stamps.totals.unstamped, (unsigned long long)stamps.totals.matched,
-           (unsigned long long)stamps.totals.bad, (unsigned long long)stamps.totals.latency.min,
-           (unsigned long long)stamps.totals.latency.max);
+    struct sent_totals sum = {.latency = HISTOGRAM_EMPTY};
+    stamps_add(&sum, &stamps.totals);
+    printf("totals %llu %llu %llu %llu min %llu max %llu\n", (unsigned long long)sum.stamped,
+           (unsigned long long)sum.unstamped, (unsigned long long)sum.matched, (unsigned long long)sum.bad,
+           (unsigned long long)sum.latency.min, (unsigned long long)sum.latency.max);
     return 0;
 }
 
