@@ -424,6 +424,7 @@ def test_the_generators_pieces_cost_the_time_of_all_cpus_that_send(
     [
         ({}, Limit(25e9), 3000.0),
         ({}, Limit(None, "virtual"), 1000 / 0.3),
+        ({"load": "20kpps", "burst": 32}, Limit(25e9), 3000.0),  # xdpgen refuses bursts at max: each such block failed
         ({"arrangement": "shared"}, Limit(1.0), None),
         ({"directions": "both", "queues": 5}, Limit(1.0), None),
     ],
@@ -436,7 +437,7 @@ def test_a_generators_limit_is_what_the_cable_took(
     assert limit.rate == (None if expected is None else pytest.approx(expected))
     assert (limit.missing is None) == (expected is not None)
     assert ("generator sends offer for 0.3" in sessions) == (expected is not None)
-    assert expected is None or f"--dst-mac {NOBODY}" in sessions[0]
+    assert expected is None or (f"--dst-mac {NOBODY}" in sessions[0] and "--burst" not in sessions[0])
     mine = generator_alone(context_of(calls, points), replace(one, program=replace(one.program, frames="f.pcap")))
     assert mine.rate is None
 

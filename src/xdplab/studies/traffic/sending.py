@@ -191,9 +191,10 @@ def send(
 ) -> tuple[Burst, str]:
     """Send one burst, after a short one to warm up, and return it with everything the generator printed.
 
-    ``other`` replaces settings of the generator.
+    ``other`` replaces settings of the generator. At the maximum rate all frames are back to back, whatever the burst.
     """
-    tg = sender(context, point, deadline_s=ALONE_S + seconds, rate_pps=rate_pps, **other)
+    spaced = point if rate_pps else replace(point, burst=1)
+    tg = sender(context, spaced, deadline_s=ALONE_S + seconds, rate_pps=rate_pps, **other)
     with closing(tg):
         tg.start()
         context.lab.place(point.arrangement, point.queues)
