@@ -67,7 +67,9 @@ def look_at_raw(run: RunDirectory) -> RawSeen:
                 folders.append(place + below)
                 # before its files: it may change meanwhile
                 moments.append(_changed_ns(f"{run.path}/raw/{place}{below}"))
-            if raw_gone(run, attempt):
+                if not moments[-1]:
+                    break  # its files are gone with it
+            if not moments[-1] or raw_gone(run, attempt):
                 gone.append(place)
     return RawSeen(folders, _sum(moments), gone)
 
@@ -80,8 +82,7 @@ def _folders_of(*files: str) -> list[str]:
 
 def changes(run: RunDirectory, folders: Sequence[str]) -> str:
     """Return a sum that changes when a raw file comes into one of these folders or goes; not when one is written to."""
-    raw = f"{run.path}/raw/"
-    return _sum(array("q", [_changed_ns(raw + folder) for folder in folders]))
+    return _sum(array("q", [_changed_ns(f"{run.path}/raw/{folder}") for folder in folders]))
 
 
 def _changed_ns(folder: str) -> int:

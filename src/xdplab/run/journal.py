@@ -122,9 +122,9 @@ class CheckedLines:
     places: list[int] = field(default_factory=list)
     planned: set[str] = field(default_factory=set)
 
-    def take(self, line: bytes) -> dict[str, Any]:
-        """Return the event of the next line; an attempt's may be without facts and files. Raises NotAnEventError."""
-        event = _beginning_of(line) or _checked(line)
+    def take(self, line: bytes, begun: re.Match[bytes] | None) -> dict[str, Any]:
+        """Return the event of the next line, of an attempt that has ``begun`` so its trial. Raises NotAnEventError."""
+        event = _trial_in(begun) if begun else _checked(line)
         self._require_sense(event)
         if event["event"] not in OF_TRIALS:
             self.places.append(self.size)
@@ -164,24 +164,22 @@ _ATTEMPT = re.compile(
 _FILES = b',"files":'
 
 
-def _beginning_of(line: bytes) -> dict[str, Any] | None:
-    """Return the event of an attempt without facts and files; None for a line to be read whole."""
-    if not (begun := _ATTEMPT.match(line)) or not line.endswith(b"}\n"):
-        return None
-    time, trial_id, attempt, status, reason, duration_s, wall_s = begun.groups()
-    event = {"event": "started", "time": float(time), "trial_id": trial_id.decode(), "attempt": int(attempt)}
-    return event if status is None else event | {
-        "event": "finished", "status": status.decode(), "reason": None if reason is None else reason.decode(),
-        "duration_s": float(duration_s), "wall_s": None if wall_s is None else float(wall_s),
-    }  # fmt: skip
+def _trial_in(begun: re.Match[bytes]) -> dict[str, Any]:
+    kind = "started" if begun[4] is None else "finished"
+    return {"event": kind, "time": float(begun[1]), "trial_id": begun[2].decode(), "attempt": int(begun[3])}
 
 
-def _read_on(line: bytes, event: dict[str, Any], without: Sequence[str]) -> dict[str, Any]:
-    """Return the event of a line with what its beginning lacks and is not to be ``without``. Raises NotAnEventError."""
-    if event["event"] != "finished" or "files" in event or "files" in without:
-        return event
+def _read_on(line: bytes, event: dict[str, Any], begun: re.Match[bytes], without: Sequence[str]) -> dict[str, Any]:
+    """Return the event of a finished attempt with all but what it is to be ``without``. Raises NotAnEventError."""
     if "facts" not in without:
         return _checked(line)
+    status, reason, duration_s, wall_s = begun.groups()[3:]
+    event |= {
+        "status": status.decode(), "reason": None if reason is None else reason.decode(),
+        "duration_s": float(duration_s), "wall_s": None if wall_s is None else float(wall_s),
+    }  # fmt: skip
+    if "files" in without:
+        return event
     try:
         files = FILES.validator.validate_json(line[line.rindex(_FILES) + len(_FILES) : -2], strict=True)
     except ValueError:  # another field is the last one, or it is damaged
@@ -286,11 +284,12 @@ class Journal:
         """
         for number, place, line in self._lines(of_trials=not kinds or not {*OF_TRIALS}.isdisjoint(kinds)):
             try:
+                begun = _ATTEMPT.match(line) if line.endswith(b"}\n") else None
                 with _READS:
-                    event = self.checked.take(line) if place == self.checked.size else None
-                event = event or _beginning_of(line) or parsed(line)
+                    event = self.checked.take(line, begun) if place == self.checked.size else None
+                event = event or (_trial_in(begun) if begun else parsed(line))
                 if not kinds or event["event"] in kinds:
-                    yield _read_on(line, event, without)
+                    yield _read_on(line, event, begun, without) if begun and begun[4] else event
             except NotAnEventError as error:
                 raise ResultsError(
                     f"{self.path}: line {number} is not an event: {error}",
@@ -310,7 +309,7 @@ class Journal:
     def _check(self) -> None:
         """Check the lines that are new."""
         if not self.path.exists() or self.path.stat().st_size != self.checked.size:
-            deque(self.events(without=("facts", "files")), maxlen=0)
+            deque(self.events("created"), maxlen=0)
 
     def _lines(self, *, of_trials: bool) -> Iterator[tuple[int, int, bytes]]:
         """Yield every whole line with its number and place; of those that were checked perhaps not those `OF_TRIALS`,
