@@ -7,14 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import lru_cache
+from math import nan
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from xdplab.absent import Absent
 from xdplab.analysis.intervals import Spread
-from xdplab.analysis.series import SERIES, label_of
+from xdplab.analysis.series import SERIES, label_of, objects, places_by
 from xdplab.analysis.summary import VALUES, is_latency, spread_of, that_count
 from xdplab.analysis.values import is_null, number, records
 from xdplab.errors import ResultsError
@@ -48,16 +51,16 @@ def values(run: Run[Any]) -> Iterator[Cells]:
 
 def _of_traffic(run: Run[Any]) -> Iterator[Cells]:
     trials = that_count(run.attempts(_read))
-    columns = {str(name): cells.tolist() for name, cells in trials.items()}  # rows as mappings take ten times as long
-    for head, places in _points(columns):
-        valid = [place for place in places if columns["verdict"][place] == "valid"]
-        paced = [place for place in valid if columns["paced"][place]]
+    numbers = {column: trials[column].to_numpy(dtype=float, na_value=nan) for column, _ in VALUES.values()}
+    believed, at_paced = objects(trials["verdict"]).to_numpy() == "valid", trials["paced"].to_numpy(dtype=bool)
+    for head, places in _points(trials):
+        valid = places[believed[places]]
         for value, (column, _) in VALUES.items():
-            cells = [columns[column][place] for place in (paced if is_latency(value) else valid)]
-            if (spread := spread_of(value, [float(cell) for cell in cells if not is_null(cell)])) is not None:
+            cells = numbers[column][valid[at_paced[valid]] if is_latency(value) else valid]
+            if (spread := spread_of(value, cells[~np.isnan(cells)])) is not None:
                 yield head | {"metric": column} | _cells(spread)
             elif column == run.metric:
-                yield head | {"metric": column} | _nothing(f"no trial is valid: {columns['reason'][places[0]]}")
+                yield head | {"metric": column} | _nothing(f"no trial is valid: {trials['reason'].iloc[places[0]]}")
 
 
 _FACTORS = [factor.column for factor in FACTORS]
@@ -68,31 +71,32 @@ _READ = {
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """Read a third of a table's columns, as Python's numbers and texts: types of pandas take five times as long."""
-    file = pq.ParquetFile(path)
+    """Read a third of a table's columns, not in types of pandas' own, which take five times as long."""
+    file = pq.ParquetFile(path, read_dictionary=["reason"])  # a long text that most rows share
     held = file.read([name for name in file.schema_arrow.names if name in _READ])
-    return pd.DataFrame(held.to_pydict(), dtype=object)
+    table: pd.DataFrame = held.to_pandas(ignore_metadata=True, integer_object_nulls=True)
+    return table
 
 
-def _points(columns: Mapping[str, list[Any]]) -> Iterator[tuple[Cells, list[int]]]:
+def _points(trials: pd.DataFrame) -> Iterator[tuple[Cells, NDArray[np.intp]]]:
     """Yield what the rows of each point of each lab share, and where its trials are.
 
     Points of one name, such as an edited file's, have their program in it.
     """
-    groups: dict[tuple[Any, Any], list[int]] = {}
-    for place, (point, lab) in enumerate(zip(columns["point_id"], columns["lab"], strict=True)):
-        groups.setdefault((point, None if is_null(lab) else lab), []).append(place)
-    names = [name for name in (*_FACTORS, "program_hash") if name in columns]
-    firsts = {}
-    for key, places in groups.items():
-        cells = ((name, columns[name][places[0]]) for name in names)
-        firsts[key] = {name: None if is_null(cell) else cell for name, cell in cells} | {"lab": key[1]}
-    texts = {key: _described(*((name, first.get(name)) for name in _FACTORS)) for key, first in firsts.items()}
-    same_name = Counter((texts[key][0], key[1]) for key in groups)
-    for key, places in groups.items():
-        name, factors = texts[key]
-        program = "" if same_name[name, key[1]] == 1 else f", program {firsts[key]['program_hash']}"
-        yield _head(name + program, firsts[key], factors), places
+    groups = trials.groupby(["point_id", "lab"], sort=False, dropna=False).ngroup()
+    of_point = [places for _, places in places_by(groups)]
+    at = np.array([places[0] for places in of_point], dtype=np.intp)
+    names = [name for name in dict.fromkeys((*_FACTORS, "program_hash", "lab")) if name in trials]
+    columns = [trials[name].array.take(at).to_numpy().tolist() for name in names]
+    firsts = [
+        {name: None if is_null(cell) else cell for name, cell in zip(names, cells, strict=True)}
+        for cells in zip(*columns, strict=True)
+    ]
+    texts = [_described(*((name, first.get(name)) for name in _FACTORS)) for first in firsts]
+    same_name = Counter((name, first["lab"]) for (name, _), first in zip(texts, firsts, strict=True))
+    for places, first, (name, factors) in zip(of_point, firsts, texts, strict=True):
+        program = "" if same_name[name, first["lab"]] == 1 else f", program {first['program_hash']}"
+        yield _head(name + program, first, factors), places
 
 
 @lru_cache(maxsize=4096)  # the points of many runs are the same
