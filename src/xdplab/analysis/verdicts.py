@@ -95,8 +95,8 @@ def at_the_tgs_ring(row: Row) -> float:
     """Return how many frames a generated program sent back that the TG's end of a veth dropped, because its ring was
     full: those that the DUT received and did not send. Between link and program only a backlog drops any."""
     arrived, gone, lost = (number(row, name) for name in ("dut_rx_packets", "dut_tx_packets", "lost_packets"))
-    own = text(row, "workload") is not None and text(row, "mode") != "af_xdp"  # whose application has rings
-    if not own or text(row, "dut_driver") != "veth" or arrived is None or gone is None or not lost:
+    generated = text(row, "workload") is not None and text(row, "mode") != "af_xdp"  # whose application has rings
+    if not generated or text(row, "dut_driver") != "veth" or arrived is None or gone is None or not lost:
         return 0.0
     return min(lost, max(0.0, arrived - gone - (number(row, "host_softnet_dropped") or 0.0)))
 
