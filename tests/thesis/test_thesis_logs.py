@@ -14,7 +14,8 @@ from tests.thesis.thesis_logs import ARCHIVES, DATA, generator_log, needs_data, 
 from xdplab.formats.perf import require_system_wide
 from xdplab.thesis import generator_log as generator_log_module
 from xdplab.thesis import tool_logs as sar_log_module
-from xdplab.thesis.generator_log import COLUMNS, GeneratorLog, parse_generator_log
+from xdplab.thesis.generator_log import COLUMNS, GeneratorLog, parse_generator_log, parse_generator_logs
+from xdplab.thesis.source import FIRST_BYTES, LogName, Measured, RawLog
 from xdplab.thesis.tool_logs import (
     CPU_COLUMNS,
     INTERFACE_COLUMNS,
@@ -225,10 +226,12 @@ def test_a_table_read_at_once_is_the_one_read_word_by_word(monkeypatch: pytest.M
     sars += [sar_log().replace(b"\n\n", b"\n\n\n", place) for place in range(1, 9)]
     at_once = [parse_sar_text(data) for data in sars] + [parse_generator_log(data) for data in runs]
     both_at_once = [parse_sar_texts([sars[0], data])[1] for data in sars]
+    both_at_once += [parse_generator_logs([run, data], [60, 60])[1] for data in runs for run in runs[:3]]
     monkeypatch.setattr(sar_log_module, "_at_once", lambda logs: None)
     monkeypatch.setattr(generator_log_module, "_at_once", lambda body, width: None)
     by_word = [parse_sar_text(data) for data in sars] + [parse_generator_log(data) for data in runs]
-    for one, other in [*zip(at_once, by_word, strict=True), *zip(both_at_once, by_word[: len(sars)], strict=True)]:
+    three_times = by_word[: len(sars)] + [log for log in by_word[len(sars) :] for _ in range(3)]
+    for one, other in [*zip(at_once, by_word, strict=True), *zip(both_at_once, three_times, strict=True)]:
         assert one.anomalies == other.anomalies
         assert_same_rows(one, other)
 
@@ -261,3 +264,11 @@ def other_threads_turns() -> int:
     own = str(threading.get_native_id())
     tasks = [task for task in Path("/proc/self/task").iterdir() if task.name != own]
     return sum(int((task / "schedstat").read_text().split()[2]) for task in tasks)
+
+
+@pytest.mark.parametrize("size", [0, 1, FIRST_BYTES - 1, FIRST_BYTES, FIRST_BYTES + 1, 3 * FIRST_BYTES])
+def test_a_log_of_any_size_is_read_whole(tmp_path: Path, size: int) -> None:
+    data = (bytes(range(251)) * (size // 251 + 1))[:size]
+    (tmp_path / "log").write_bytes(data)
+    name = LogName("resultados1/perf/log", "perf", "txt", 60, Measured("native", 1, 1, 0, 64))
+    assert RawLog(name, str(tmp_path / "log")).read() == data

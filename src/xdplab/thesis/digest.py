@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xdplab.formats.perf import Target
-from xdplab.thesis.generator_log import RX_CORE, GeneratorLog, GeneratorRun, parse_generator_log
+from xdplab.thesis.generator_log import RX_CORE, GeneratorLog, GeneratorRun, parse_generator_logs
 from xdplab.thesis.log_text import Anomaly
 from xdplab.thesis.source import Kind, LogName, Problem, RawLog
 from xdplab.thesis.tool_logs import (
@@ -211,8 +211,8 @@ def _perf(text: PerfText) -> tuple[Digest, tuple[Anomaly, ...]]:
 _Digests = list[tuple[Digest, tuple[Anomaly, ...]]]
 _PARSERS: dict[Kind, Callable[[list[bytes], list[LogName]], _Digests]] = {
     "generator": lambda texts, names: [
-        _generator(text, parse_generator_log(text, seconds=name.seconds))
-        for text, name in zip(texts, names, strict=True)
+        _generator(text, log)
+        for text, log in zip(texts, parse_generator_logs(texts, [name.seconds for name in names]), strict=True)
     ],
     "sar": lambda texts, _: [_sar(text) for text in parse_sar_texts(texts)],
     "perf": lambda texts, _: [_perf(parse_perf_text(text)) for text in texts],

@@ -22,7 +22,7 @@ at both ends of the run give the mean, provided that no second shows a jump.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -125,6 +125,51 @@ def parse_generator_log(data: bytes, *, seconds: int = 60) -> GeneratorLog:
     return GeneratorLog(tuple(runs), tuple(anomalies))
 
 
+def parse_generator_logs(logs: Sequence[bytes], seconds: Sequence[int]) -> list[GeneratorLog]:
+    """Return the content of each log, as ``parse_generator_log`` does, in a third of the time where they are alike."""
+    if len(logs) < 2:
+        return [parse_generator_log(data, seconds=planned) for data, planned in zip(logs, seconds, strict=True)]
+    if runs := _alike(logs, max(seconds)):
+        return [GeneratorLog((run,), ()) for run in runs]
+    half = len(logs) // 2
+    return [*parse_generator_logs(logs[:half], seconds[:half]), *parse_generator_logs(logs[half:], seconds[half:])]
+
+
+def _alike(logs: Sequence[bytes], seconds: int) -> list[GeneratorRun] | None:
+    """Return the runs of logs with one layout and nothing wrong, else None."""
+    end = logs[0].find(b"\n") + 1
+    header, lines = logs[0][:end], logs[0].count(b"\n") - 1
+    width = _HEADERS.get(" ".join(header.decode(errors="replace").replace(",", " ").split()))
+    if width is None or any(
+        not data.startswith(header)
+        or not data.endswith(b"\n")
+        or len(data) != len(logs[0])
+        or unreadable(data, b"Time")
+        for data in logs
+    ):
+        return None
+    table = _at_once(b"".join([data[end:] for data in logs]), width)
+    if table is None or len(table[0]) != len(logs) * lines:
+        return None
+    tables, decimals = table[0].reshape(len(logs), lines, width), table[1]
+    cores = tables[0, :, -2]
+    sender, receiver = tables[:, cores == TX_CORE], tables[:, cores == RX_CORE]
+    places = [_places(part[0, :, 0]) for part in (sender, receiver)]
+    if (
+        (tables[:, :, -2] != cores).any()
+        or sender.shape[1] + receiver.shape[1] < lines
+        or sender.shape[1] < seconds
+        or receiver.shape[1] < seconds - 1
+        or not (sender[:, :, 1] > 0).any(axis=1).all()
+        or places[0] is None
+        or places[1] is None
+        or (_nearest(sender[:, :, 0]) != places[0]).any()
+        or (_nearest(receiver[:, :, 0]) != places[1]).any()
+    ):
+        return None
+    return [GeneratorRun(rows, decimals) for rows in _by_second(sender, receiver, places[0], places[1])]
+
+
 def _run(body: bytes, width: int, line: int, seconds: int, anomalies: list[Anomaly]) -> GeneratorRun:
     """Return the run in ``body``, whose first line is ``line``; what is wrong with it goes to ``anomalies``."""
     table, decimals = _at_once(body, width) or _by_word(body, width, line, anomalies)
@@ -141,7 +186,7 @@ def _run(body: bytes, width: int, line: int, seconds: int, anomalies: list[Anoma
     if any(place is None for place in places):
         anomalies.append(Anomaly("damaged", "times that do not rise by a second", line))
     tx_places, rx_places = (np.zeros(0, int) if place is None else place for place in places)
-    return GeneratorRun(_by_second(sender, receiver, tx_places, rx_places), decimals)
+    return GeneratorRun(_by_second(sender[None], receiver[None], tx_places, rx_places)[0], decimals)
 
 
 Table = tuple[Rows, int | None]
@@ -218,15 +263,15 @@ def _latency_decimals(fields: list[bytes], table: Rows) -> int | None:
 
 
 def _by_second(sender: Rows, receiver: Rows, tx_places: Places, rx_places: Places) -> Rows:
-    """Return (seconds, COLUMNS) from both cores' (rows, columns) and the places of their rows."""
+    """Return (runs, seconds, COLUMNS) from both cores' (runs, rows, columns), whose places all runs share."""
     last = max([-1, *tx_places[-1:], *rx_places[-1:]])
-    rows = np.full((last + 1, len(COLUMNS)), np.nan)
-    rows[:, 0] = np.arange(1, last + 2)
-    rows[tx_places, 1:5] = sender[: len(tx_places), :4]
-    rows[rx_places, 5:9] = receiver[: len(rx_places)][:, [0, 4, 5, 6]]
-    if receiver.shape[1] == 10:
-        rows[rx_places, 9] = receiver[: len(rx_places), 7]
-        rows[:, 9][rows[:, 6] == 0] = np.nan  # a mean over no packet
+    rows = np.full((len(sender), last + 1, len(COLUMNS)), np.nan)
+    rows[:, :, 0] = np.arange(1, last + 2)
+    rows[:, tx_places, 1:5] = sender[:, : len(tx_places), :4]
+    rows[:, rx_places, 5:9] = receiver[:, : len(rx_places)][:, :, [0, 4, 5, 6]]
+    if receiver.shape[2] == 10:
+        rows[:, rx_places, 9] = receiver[:, : len(rx_places), 7]
+        rows[:, :, 9][rows[:, :, 6] == 0] = np.nan  # a mean over no packet
     return rows
 
 

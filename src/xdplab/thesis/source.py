@@ -104,6 +104,7 @@ def parse_name(path: str) -> LogName | None:
 
 ARCHIVES = (".tar", ".tar.xz", ".tar.gz", ".tar.bz2", ".tgz", ".txz")
 MOST_BYTES = 1 << 20  # the longest log has 0.1 MB: a larger file is not a log
+FIRST_BYTES = 128 << 10  # more than the longest log has: one reading is enough
 HEAD_BYTES = 8192  # of a twin: its labels and some dozens of rows
 MOST_TIMES, UNPACKED_BYTES = 100, 16 << 20
 """An archive of logs unpacks to 30 times its size. More than so many times, beyond so many bytes, and it is none."""
@@ -129,7 +130,22 @@ class RawLog:
 
     def read(self) -> bytes:
         """Return the log's bytes. Raises OSError."""
-        return self.data if self.file is None else Path(self.file).read_bytes()
+        return self.data if self.file is None else _content(self.file)
+
+
+def _content(file: str) -> bytes:
+    """Return a file's bytes in four system calls; a file object takes nine, a tenth of an import's time."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.read(descriptor, FIRST_BYTES)
+        if len(data) < FIRST_BYTES:
+            return data
+        parts = [data]
+        while part := os.read(descriptor, MOST_BYTES):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 @dataclass
