@@ -8,10 +8,9 @@ from __future__ import annotations
 import errno
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import compress
 
 import pandas as pd
 
@@ -186,24 +185,38 @@ def derive(trials: pd.DataFrame, visits: Visits | None = None) -> pd.DataFrame:
 
     With ``visits``, the reason of a valid trial tells if its N = 0 was measured in another visit of their block.
     """
-    rows = records(trials)
     places, programs = key_of(trials, BASELINE_KEY), key_of(trials, PROGRAM)
-    last = trials.index.isin(settled(trials).index)
-    baselines = _baselines(compress(zip(places, programs, rows, strict=True), last))
-    chosen = [_chosen(baselines, p, g) for p, g in zip(places, programs, strict=True)]
-    answers = [ColumnValues(_BY_NAME, WithBaselines(row, baseline)) for row, baseline in zip(rows, chosen, strict=True)]
+    without = trials["accesses"].eq(0).fillna(False).astype(bool) & trials.index.isin(settled(trials).index)
+    baselines = _baselines(zip(places[without], programs[without], records(trials[without]), strict=True))
+    values: dict[str, list[float | None]] = {name: [] for name in _BY_NAME}
+    null_reasons: list[str | None] = []
+    reasons: list[str | None] = []
+    for row, place, program in zip(_rows(trials), places, programs, strict=True):
+        chosen = _chosen(baselines, place, program)
+        answer = ColumnValues(_BY_NAME, WithBaselines(row, chosen))
+        for name, column in values.items():
+            column.append(answer[name])
+        null_reasons.append(_merged(row, answer))
+        reasons += [_with_visit(row, chosen, visits)] if visits else []
     if visits:
-        said_reasons = [_with_visit(row, baseline, visits) for row, baseline in zip(rows, chosen, strict=True)]
-        trials = trials.assign(reason=texts(said_reasons))
-    columns = {name: pd.array([answer[name] for answer in answers], dtype="Float64") for name in _BY_NAME}
-    reasons = [_merged(row, answer) for row, answer in zip(rows, answers, strict=True)]
-    return trials.assign(**columns, null_reasons=texts(reasons))
+        trials = trials.assign(reason=texts(reasons))
+    columns = {name: pd.array(column, dtype="Float64") for name, column in values.items()}
+    return trials.assign(**columns, null_reasons=texts(null_reasons))
+
+
+AT_ONCE = 10_000
+"""Rows that are held at a time: one as a mapping takes 24 kB."""
+
+
+def _rows(trials: pd.DataFrame) -> Iterator[Row]:
+    for start in range(0, len(trials), AT_ONCE):
+        yield from records(trials.iloc[start : start + AT_ONCE])
 
 
 def _baselines(trials: Iterable[tuple[str, str, Row]]) -> dict[str, list[tuple[str, Row]]]:
     baselines: dict[str, list[tuple[str, Row]]] = defaultdict(list)
     for place, program, row in trials:
-        if text(row, "verdict") == "valid" and number(row, "accesses") == 0:
+        if text(row, "verdict") == "valid":
             baselines[place].append((program, row))
     return baselines
 
