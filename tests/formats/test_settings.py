@@ -40,6 +40,7 @@ def test_what_a_run_has_recorded_is_still_read() -> None:
     recorded = next(SAMPLE.glob("raw/*/*/counters/dut.settings.before.txt")).read_text()
     paths = [line.partition("\t")[0] for line in recorded.splitlines() if line.startswith("/")]
     read = [*MACHINE_FILES, *(path.format(device="vd0") for path in PORT_FILES)]
+    assert paths
     assert [path for path in paths if not any(fnmatch(path, pattern) for pattern in read)] == []
 
 

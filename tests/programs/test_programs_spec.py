@@ -53,6 +53,7 @@ def specs(draw: st.DrawFn) -> ProgramSpec:
         ({"workload": "lookup", "map_type": "queue"}, "map_type: 'queue' is none of percpu_array, array, hash"),
         ({"workload": "rx_hash", "op": "write"}, "op: 'write': workload rx_hash only reads"),
         ({"entries": 10}, "entries: workload array has none"),
+        ({"workload": "rx_hash", "working_set_bytes": 4096}, "working_set_bytes: .* has none"),
         ({"workload": "lookup", "entries": 0}, "entries: 0 is not a whole number from 1"),
         ({"workload": "lookup", "entries": 1_000_001}, "entries: 1000001"),
         ({"workload": "lookup", "entries": 64, "working_set_bytes": 4096}, "working_set_bytes: .* has none"),
