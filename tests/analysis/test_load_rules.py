@@ -51,6 +51,14 @@ def test_what_the_sender_bunched_is_not_the_duts() -> None:
     assert found.what.endswith("as much as the sender sent late, in bursts")
 
 
+def test_what_the_tgs_ring_did_not_take_is_not_the_duts() -> None:
+    """The rule reads columns that the rules of pooled repetitions do not: it saw no ring, and blamed the DUT."""
+    trials = paced("3.9Mpps", 3.9e6, dut_driver="veth", dut_rx_packets=3_900_000)
+    (found,) = of(trials, "paced load is lost")
+    assert set(trials["limited_by"]) == {"generator"}
+    assert found.what.endswith("as much as the TG's port did not take")
+
+
 def test_a_load_that_a_shared_cpu_does_not_carry_was_not_sent_late() -> None:
     """The limit of an AF_XDP sender on a shared CPU is the generator's, too, whatever the frames were lost by."""
     factors = {"engine": "afxdp", "load": "500kpps", "rate_requested_pps": 5e5}

@@ -213,7 +213,7 @@ def test_a_latency_at_maximum_load_is_that_of_a_queue(tmp_path: Path) -> None:
     assert rate.verdict == HOLDS, "the automatic batch, which follows the load, is no other point"
 
 
-@pytest.mark.parametrize("metric", ["forwarded_pps", "forwarded_l2_bps", "pdr_pps"])
+@pytest.mark.parametrize("metric", ["forwarded_pps", "forwarded_l2_bps", "pdr_pps", "ndr_pps", "mrr_pps"])
 @pytest.mark.parametrize(("carried", "verdict"), [(("native", "generic"), OPEN), (("native",), HOLDS)])
 def test_rates_of_a_load_that_both_sides_carry_are_no_claim_about_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried: tuple[str, ...], verdict: str, metric: str

@@ -344,11 +344,12 @@ read what a verdict does, too, of few rows."""
 OF_VERDICTS = (
     *("lost_packets", "rx_packets", "dut_rx_packets", "dut_tx_packets", "duplicate_packets", "foreign_packets"),
     *("loss_ratio", "link_bps", "tx_late_packets", "host_busy_cores", *DISTURBED_BY),
+    *("dut_driver", "host_softnet_dropped"),
 )
 NEEDED = tuple(
     name for name in dict.fromkeys((*SERIES, *OF_ROWS, *sum(READ.values(), ()), *OF_VERDICTS)) if name != STAGE
 )
-OF_RULES = ("mode", "program_name", "load", "lab", "arrangement", "directions")
+OF_RULES = ("mode", "workload", "program_name", "load", "lab", "arrangement", "directions")
 """Texts of a series that rules read; the others are in its key and its label."""
 OF_ALL = ("settings differ", "no valid trial", "missing points")
 """Rules that do not only ask valid trials."""

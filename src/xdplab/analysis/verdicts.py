@@ -29,6 +29,7 @@ from xdplab.analysis.count_rules import (
 from xdplab.analysis.values import Row, number, text, three_digits
 from xdplab.formats.proc import FAST_CLOCKS
 from xdplab.formats.settings import PROBE_NOTE
+from xdplab.plan.factors import SKB_MODES
 from xdplab.plan.offered import frame_rate
 
 RULES_VERSION = "18"
@@ -96,9 +97,12 @@ def at_the_tgs_ring(row: Row) -> float:
     full: those that the DUT received and did not send. Between link and program only a backlog drops any."""
     arrived, gone, lost = (number(row, name) for name in ("dut_rx_packets", "dut_tx_packets", "lost_packets"))
     generated = text(row, "workload") is not None and text(row, "mode") != "af_xdp"  # whose application has rings
-    if not generated or text(row, "dut_driver") != "veth" or arrived is None or gone is None or not lost:
+    backlog = number(row, "host_softnet_dropped")
+    if not generated or text(row, "dut_driver") != "veth" or not lost or arrived is None or gone is None:
         return 0.0
-    return min(lost, max(0.0, arrived - gone - (number(row, "host_softnet_dropped") or 0.0)))
+    if backlog is None and text(row, "mode") in SKB_MODES:
+        return 0.0
+    return min(lost, max(0.0, arrived - gone - (backlog or 0.0)))
 
 
 def line_pps(link_bps: float | None, frame_bytes: float) -> float | None:
@@ -130,9 +134,10 @@ def late_quantiles(row: Row) -> list[str]:
     """Return at which percentile (p50 or p99) the sender's lateness exceeds half of the latency from the due time.
 
     It is the latency from the due time less that from sending, of the same frames. Latencies from a device's own stamp
-    of sending, of probes or of the frames, hold no lateness: none.
+    of sending, of probes or of the frames, hold no lateness: none. A frame of a burst is due with its first one, so
+    its place in the burst is no lateness.
     """
-    if text(row, "latency_from") == "sent":
+    if text(row, "latency_from") == "sent" or (number(row, "burst") or 1) > 1:
         return []
     names = ("p50", "p99")
     pairs = ((name, number(row, f"latency_{name}_ns"), number(row, f"latency_sent_{name}_ns")) for name in names)
@@ -343,7 +348,7 @@ def say_nothing_forwarded(row: Row) -> str | None:
 
 
 def say_tg_missed(row: Row) -> str | None:
-    missed = number(row, "tg_missed_packets") or at_the_tgs_ring(row)
+    missed = (number(row, "tg_missed_packets") or 0.0) + at_the_tgs_ring(row)
     return f"{missed:.0f} frames came to the TG's port and were not taken: lost by the TG" if missed else None
 
 

@@ -35,7 +35,7 @@ _FOLLOWING = frozenset({"point_id", "rate_requested_pps", "program_sha256", "fra
 """Columns that follow from others: points that are compared may differ in them."""
 _OF_PROGRAM = frozenset(factor.column for factor in FACTORS if of_program(factor) and factor.name != "accesses")
 _OF_COST = ("program", "kernel", "mode", "frame_bytes", "flows")
-_OF_DUT = ("forwarded_pps", "forwarded_l2_bps", "pdr_pps")
+_OF_DUT = ("forwarded_pps", "forwarded_l2_bps", "pdr_pps", "ndr_pps", "mrr_pps")
 """Rates that are the DUT's, unless the sender limits them."""
 MOST_NAMED = 6
 

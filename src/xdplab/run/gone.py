@@ -67,9 +67,9 @@ def look_at_raw(run: RunDirectory) -> RawSeen:
                 folders.append(place + below)
                 # before its files: it may change meanwhile
                 moments.append(_changed_ns(f"{run.path}/raw/{place}{below}"))
-                if not moments[-1]:
+                if moments[-1] < 0:
                     break  # its files are gone with it
-            if not moments[-1] or raw_gone(run, attempt):
+            if moments[-1] < 0 or raw_gone(run, attempt):
                 gone.append(place)
     return RawSeen(folders, _sum(moments), gone)
 
@@ -89,7 +89,7 @@ def _changed_ns(folder: str) -> int:
     try:
         return os.lstat(folder).st_ctime_ns
     except OSError:
-        return 0
+        return -1
 
 
 def _sum(moments: array[int]) -> str:

@@ -28,7 +28,7 @@ TAGGED_HEADER = 18
 
 def frame_key(point: Point) -> FrameKey:
     """Return the factors that a generator's own limit depends on."""
-    sent = tuple(getattr(point, factor.name) for factor in in_plan("traffic") if factor.name != "load")
+    sent = tuple(getattr(point, factor.name) for factor in in_plan("traffic") if factor.name not in ("load", "burst"))
     return (point.arrangement, point.queues, point.device, point.frame_bytes, point.program.frames_sha256, *sent)
 
 
