@@ -14,8 +14,9 @@ from click.testing import CliRunner
 from tests.unpack import unpacked
 
 from xdplab.analysis import OFFERED
+from xdplab.claims.estimates import HOLDS, OPEN, REFUTED, parts_of, verdict_of
 from xdplab.claims.grammar import Claim, sentence_of
-from xdplab.claims.judged import HOLDS, OPEN, REFUTED, JudgedClaim, exit_code, judged, parts_of, verdict_of
+from xdplab.claims.judged import JudgedClaim, exit_code, judged
 from xdplab.claims.points import ClaimedPoint, Instance, instances
 from xdplab.cli import cli
 from xdplab.errors import PlanError

@@ -22,7 +22,7 @@ from xdplab.deploy.xdp import XdpRequest, attach
 from xdplab.errors import MissingToolError, UnsupportedError
 from xdplab.hosts.local import LocalHost
 from xdplab.labs.receiving import place_interrupts
-from xdplab.labs.vm import kernels, kind, qemu
+from xdplab.labs.vm import kernels, kind, qemu, tap
 from xdplab.programs.build import build
 from xdplab.programs.spec import ProgramSpec
 
@@ -33,24 +33,24 @@ TRAFFIC = "workload: array, accesses: 0}, traffic: {load: 1kpps"
 
 
 @contextmanager
-def lab_with(card: str, kernel: str = "6.12") -> Iterator[kind.TapLab]:
+def lab_with(card: str, kernel: str = "6.12") -> Iterator[tap.TapLab]:
     if not Path("/dev/net/tun").exists():
         pytest.skip("this kernel has no tap: there is no /dev/net/tun")
     with or_skip(f"guest with {card}"):
-        kind._require_model(kind.CARDS[card], qemu.require_tools())
+        tap._require_model(tap.CARDS[card], qemu.require_tools())
         kernels.with_driver(kernels.kernel(kernel), card)
     with labs.use_lab(f"vm:{kernel}:functional:{card}") as lab:
         yield lab
 
 
 @pytest.fixture(scope="module")
-def vmxnet3() -> Iterator[kind.TapLab]:
+def vmxnet3() -> Iterator[tap.TapLab]:
     with lab_with("vmxnet3") as lab:
         yield lab
 
 
 @pytest.mark.nightly
-def test_what_a_driver_switches_off_by_itself_is_put_back(vmxnet3: kind.TapLab, tmp_path: Path) -> None:
+def test_what_a_driver_switches_off_by_itself_is_put_back(vmxnet3: tap.TapLab, tmp_path: Path) -> None:
     """vmxnet3 switches LRO off for a program and leaves it off; the kernel ignores a request for the state it has."""
     lab = vmxnet3
     program = build(ProgramSpec(workload="array", accesses=0), tmp_path).object
@@ -76,7 +76,7 @@ def test_what_a_driver_switches_off_by_itself_is_put_back(vmxnet3: kind.TapLab, 
 
 
 @pytest.mark.nightly
-def test_queues_that_the_driver_does_not_set_are_named(vmxnet3: kind.TapLab) -> None:
+def test_queues_that_the_driver_does_not_set_are_named(vmxnet3: tap.TapLab) -> None:
     with pytest.raises(UnsupportedError, match="can have 1 to 1 queues, not 2"):
         set_queues(Endpoint(vmxnet3.dut, vmxnet3.dut_interface), None, 2)
 
@@ -135,7 +135,7 @@ def test_frames_of_several_sizes_reach_the_program_and_come_back(card: str, tmp_
 
 
 @pytest.mark.nightly
-def test_rings_of_a_plan_are_set_rounded_refused_and_put_back(vmxnet3: kind.TapLab, tmp_path: Path) -> None:
+def test_rings_of_a_plan_are_set_rounded_refused_and_put_back(vmxnet3: tap.TapLab, tmp_path: Path) -> None:
     """vmxnet3 rounds a ring up to a multiple of 32 entries."""
     before = snapshot(vmxnet3.dut, vmxnet3.dut_interface).values
     asked = "[{}, {rings.rx: 512}, {rings.rx: 500}, {rings.rx: 9000}, {coalesce.rx-usecs: 50}]"
@@ -155,7 +155,7 @@ def test_a_card_that_this_qemu_has_not_is_said(monkeypatch: pytest.MonkeyPatch, 
     old.write_text("#!/bin/sh\n[ $1 = --version ] && echo QEMU 7.2 && exit\necho no such device >&2\n")
     old.chmod(0o755)
     with pytest.raises(MissingToolError, match=r"QEMU has no igb: QEMU 7\.2"):
-        kind._require_model(kind.CARDS["igb"], {qemu.QEMU: str(old)})
+        tap._require_model(tap.CARDS["igb"], {qemu.QEMU: str(old)})
     assert kind.with_link("6.12:igb") == ("6.12", "igb")
     assert kind.with_link("6.12:count") == ("6.12:count", "")
     assert kind.with_link("6.12:functional:own:vmxnet3") == ("6.12:functional:own", "vmxnet3")
@@ -189,7 +189,7 @@ def test_the_sender_has_zero_copy_where_the_driver_has_it() -> None:
                 assert on_the_tap(lab) - before == sent, way
 
 
-def on_the_tap(lab: kind.TapLab) -> int:
+def on_the_tap(lab: tap.TapLab) -> int:
     """Return the frames that the guest has sent; /sys shows another namespace's devices."""
     (line,) = (line for line in lab.tg.run(["cat", "/proc/net/dev"]).text.splitlines() if lab.tg_interface in line)
     return int(line.partition(":")[2].split()[1])
@@ -276,12 +276,12 @@ def test_each_queue_is_served_by_the_cpu_that_it_was_given(card: str, queues: in
             dut.run(command.argv, stdin=command.stdin.encode())
 
 
-def send_frames(lab: kind.TapLab) -> None:
+def send_frames(lab: tap.TapLab) -> None:
     lab.tg.run([sys.executable, "-c", SEND, lab.tg_interface, lab.dut_mac.replace(":", "")])
     time.sleep(1)
 
 
-def served(lab: kind.TapLab) -> dict[int, list[int]]:
+def served(lab: tap.TapLab) -> dict[int, list[int]]:
     """Return the interrupts so far, by receive queue and CPU."""
     lines = [line.split() for line in lab.dut.get("/proc/interrupts").decode().splitlines()]
     count = len(lines[0])

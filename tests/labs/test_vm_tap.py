@@ -19,7 +19,7 @@ from xdplab.errors import LabError
 from xdplab.formats.ethtool import parse_statistics
 from xdplab.generators import Generator, GeneratorSettings
 from xdplab.hosts.local import LocalHost
-from xdplab.labs.vm import kernels, kind
+from xdplab.labs.vm import kernels, tap
 from xdplab.labs.vm.lab import KEEPERS
 from xdplab.programs.build import build
 from xdplab.programs.spec import ProgramSpec
@@ -36,7 +36,7 @@ BLOCKS = """
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[kind.TapLab]:
+def lab() -> Iterator[tap.TapLab]:
     if not Path("/dev/net/tun").exists():
         pytest.skip("this kernel has no tap: there is no /dev/net/tun")
     guest_kernel()
@@ -44,7 +44,7 @@ def lab() -> Iterator[kind.TapLab]:
         yield lab
 
 
-def test_the_guest_is_the_dut_and_the_tg_is_here(lab: kind.TapLab) -> None:
+def test_the_guest_is_the_dut_and_the_tg_is_here(lab: tap.TapLab) -> None:
     releases = [host.run(["uname", "-r"]).text.strip() for host in (lab.dut, lab.tg)]
     assert releases == [kernels.kernel("6.1").release, os.uname().release]
     assert "virtio_net" in lab.dut.run(["ethtool", "-i", lab.dut_interface]).text
@@ -53,7 +53,7 @@ def test_the_guest_is_the_dut_and_the_tg_is_here(lab: kind.TapLab) -> None:
     assert lab.label == "virtual lab, vm 6.1.0, functional: no times, tap"
 
 
-def test_four_queues_carry_what_the_tg_sends_and_both_ends_count_the_same(lab: kind.TapLab, tmp_path: Path) -> None:
+def test_four_queues_carry_what_the_tg_sends_and_both_ends_count_the_same(lab: tap.TapLab, tmp_path: Path) -> None:
     set_queues(Endpoint(lab.dut, lab.dut_interface), None, 4)
     program = build(ProgramSpec(workload="array", accesses=0), tmp_path).object
     build_tool(LocalHost(), "xdpload", str(lab.native_dir))
@@ -83,7 +83,7 @@ def test_four_queues_carry_what_the_tg_sends_and_both_ends_count_the_same(lab: k
 
 
 @pytest.mark.nightly
-def test_a_plan_runs_through_it_and_rates_stay_null(lab: kind.TapLab, tmp_path: Path) -> None:
+def test_a_plan_runs_through_it_and_rates_stay_null(lab: tap.TapLab, tmp_path: Path) -> None:
     trials = measured(NAME, tmp_path, plan(BLOCKS, window_s=0.3, settle_s=0.5, pause_s=0.02, retries=0)).set_index(
         "mode"
     )
@@ -94,7 +94,7 @@ def test_a_plan_runs_through_it_and_rates_stay_null(lab: kind.TapLab, tmp_path: 
     assert trials["forwarded_pps"].isna().all()
 
 
-def test_a_split_of_its_cpus_is_refused(lab: kind.TapLab) -> None:
+def test_a_split_of_its_cpus_is_refused(lab: tap.TapLab) -> None:
     with pytest.raises(LabError, match="CPUs are threads of this machine"):
         lab.place("split", 1)
 
@@ -106,12 +106,12 @@ def test_whoever_is_not_root_is_told_what_to_ask_for(monkeypatch: pytest.MonkeyP
     assert "xdplab --lab vm:6.1:count:asked:tap lab up --for-user" in str(refused.value.remedy)
 
 
-def test_nothing_is_left_when_the_keeper_is_killed(lab: kind.TapLab) -> None:
+def test_nothing_is_left_when_the_keeper_is_killed(lab: tap.TapLab) -> None:
     """The last test of this lab."""
     (row,) = [row for row in KEEPERS.status(0) if row["lab"] == NAME]
     tree = [*children(row["pid"]), *(pid for child in children(row["pid"]) for pid in children(child))]
     assert len(tree) >= 3  # QEMU, the holder of the namespace, and its PID 1
     os.kill(row["pid"], signal.SIGKILL)
     assert until(lambda: not any(map(runs, tree)), 5.0)
-    assert kind.tap_link.INTERFACE not in subprocess.check_output(["ip", "-br", "link"], text=True)
+    assert tap.tap_link.INTERFACE not in subprocess.check_output(["ip", "-br", "link"], text=True)
     assert not any(row["lab"] == NAME for row in KEEPERS.status(0))

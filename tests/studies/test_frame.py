@@ -66,8 +66,8 @@ from xdplab.studies.points import (
 from xdplab.studies.study_kind import failures, study_kind
 from xdplab.studies.tables import Table, markdown
 from xdplab.studies.verifier import views as verifier
+from xdplab.studies.verifier.machines import machine_of
 from xdplab.studies.verifier.points import Given
-from xdplab.studies.verifier.study import machine_of
 
 
 @dataclass(frozen=True)

@@ -96,11 +96,18 @@ def at_the_tgs_ring(row: Row) -> float:
     """Return how many frames a generated program sent back that the TG's end of a veth dropped, because its ring was
     full: those that the DUT received and did not send. Between link and program only a backlog drops any."""
     arrived, gone, lost = (number(row, name) for name in ("dut_rx_packets", "dut_tx_packets", "lost_packets"))
-    generated = text(row, "workload") is not None and text(row, "mode") != "af_xdp"  # whose application has rings
     backlog = number(row, "host_softnet_dropped")
-    if not generated or text(row, "dut_driver") != "veth" or not lost or arrived is None or gone is None:
+    if (
+        text(row, "workload") is None
+        or text(row, "dut_driver") != "veth"
+        or not lost
+        or arrived is None
+        or gone is None
+    ):
         return 0.0
-    if backlog is None and text(row, "mode") in SKB_MODES:
+    if text(row, "mode") == "af_xdp":  # the rings of its application may have been full
+        return 0.0
+    if backlog is None and text(row, "mode") in SKB_MODES:  # in native mode no backlog takes frames
         return 0.0
     return min(lost, max(0.0, arrived - gone - (backlog or 0.0)))
 

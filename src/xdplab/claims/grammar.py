@@ -40,7 +40,7 @@ FORMS: Mapping[str, ClaimForm] = {
     "linear": ClaimForm(("within",)),
     "count": ClaimForm((), ("exactly", *_ENDS)),
 }
-"""`xdplab.claims.judged` has how each is estimated, and docs/use/claims.md what it promises."""
+"""`xdplab.claims.estimates` has how each is estimated, and docs/use/claims.md what it promises."""
 
 Cell = bool | int | float | str
 Conditions = Annotated[dict[str, Cell], Field(min_length=1)]

@@ -23,7 +23,7 @@ from xdplab.studies.kinds import kind_named
 from xdplab.studies.verifier.points import PROGRAM_FLAGS, VerifierRequest, smallest
 
 with lazily():
-    from xdplab.studies.verifier import compare_programs, hotspots, study
+    from xdplab.studies.verifier import compare_programs, hotspots, machines
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 FLAGS = click.Choice(tuple(PROGRAM_FLAGS))
@@ -85,7 +85,7 @@ def _kernels(names: Sequence[str], modules: Path | None) -> tuple[str, ...]:
     images = [name for name in names if "/" in name]  # versions and `host` contain no slash
     if modules and not images:
         raise PlanError("--modules is of a kernel's image", remedy="name it as a path: --kernel ./bzImage")
-    return tuple(study.own_kernel(Path(name), modules) if name in images else name for name in names)
+    return tuple(machines.own_kernel(Path(name), modules) if name in images else name for name in names)
 
 
 @click.command()
@@ -101,7 +101,7 @@ def lines(objects: tuple[str, ...], subprograms: bool, modules: Path | None, as_
     """Print the verifier's work per source line of the programs in OBJECTS. It makes no run."""
     by: hotspots.By = "subprogram" if subprograms else "line"
     kernels = _kernels(chosen["kernels"], modules) or (HOST,)
-    study.require_kernels(kernels)
+    machines.require_kernels(kernels)
     rows: list[dict[str, Any]] = []
     missing: list[XdplabError] = []
     for path, kernel in product(map(Path, objects), kernels):

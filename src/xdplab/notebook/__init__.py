@@ -35,7 +35,8 @@ from xdplab.figures.styles import sized
 from xdplab.figures.views_traffic import compare_view
 from xdplab.labs import Lab, use_lab
 from xdplab.lazy import lazy
-from xdplab.notebook.run_in_hand import PacketCosts, RunInHand, counted, sheet_of, started
+from xdplab.notebook.costs import PacketCosts, counted
+from xdplab.notebook.run_in_hand import RunInHand, sheet_of, started
 from xdplab.plan import FACTORS, Plan, estimate_s, is_plan_file, load_plan, parse_plan, race_of, reference
 from xdplab.plan.factors import PATHS, Factor, Where, in_plan, of_program
 from xdplab.programs.program import Program

@@ -309,7 +309,7 @@ class Journal:
     def _check(self) -> None:
         """Check the lines that are new."""
         if not self.path.exists() or self.path.stat().st_size != self.checked.size:
-            deque(self.events("created"), maxlen=0)
+            deque(self.events("created"), maxlen=0)  # events of few lines are made; each line is checked
 
     def _lines(self, *, of_trials: bool) -> Iterator[tuple[int, int, bytes]]:
         """Yield every whole line with its number and place; of those that were checked perhaps not those `OF_TRIALS`,

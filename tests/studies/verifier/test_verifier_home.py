@@ -9,8 +9,8 @@ from test_verifier_command import NOTHING_ELSE, command
 from tests.studies.verifier.objects import source_of
 
 from xdplab.errors import PlanError, UnsupportedError
+from xdplab.studies.verifier.machines import TARGETS, _load_modules, put_targets, tables_of
 from xdplab.studies.verifier.points import Given
-from xdplab.studies.verifier.study import TARGETS, _load_modules, put_targets, tables_of
 
 TARGET = source_of("""
 __attribute__((noinline)) int replaced(struct xdp_md *context) {

@@ -17,11 +17,12 @@ from xdplab.studies.points import schedule
 from xdplab.studies.verifier import corpora
 from xdplab.studies.verifier.corpora import CorpusObject, carve, collect
 from xdplab.studies.verifier.generated import FAMILIES, Compiler, Member, compile_object, find_compilers, source
+from xdplab.studies.verifier.machines import given_words
 from xdplab.studies.verifier.paper import INSTRUCTIONS, WIDE_LOADS
 from xdplab.studies.verifier.points import Given, VerifierPoint
 from xdplab.studies.verifier.rows import stack_columns
 from xdplab.studies.verifier.runs import VerifierRequest, members, searches, too_large
-from xdplab.studies.verifier.study import SizeTried, answer, given_words, search
+from xdplab.studies.verifier.study import SizeTried, answer, search
 
 LIMIT = 1_000_000
 

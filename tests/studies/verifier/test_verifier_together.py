@@ -15,8 +15,9 @@ from xdplab.run.rundir import RunDirectory
 from xdplab.studies.places import Place
 from xdplab.studies.points import schedule
 from xdplab.studies.verifier import study
+from xdplab.studies.verifier.machines import LoaderPlace
 from xdplab.studies.verifier.points import LINUX, VerifierPlan, VerifierPoint, VerifierRequest, VerifierTrial
-from xdplab.studies.verifier.study import LoaderPlace, VerifierFacts, VerifierStudy
+from xdplab.studies.verifier.study import VerifierFacts, VerifierStudy
 
 
 class Recorder(LocalHost):

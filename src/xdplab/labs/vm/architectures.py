@@ -39,7 +39,7 @@ class Architecture:
         packages = f"gcc-{self.triplet} libc6-dev-{self.name}-cross"
         require_tools(what, {name: packages})
         start = subprocess.run([name, "-print-file-name=crt1.o"], capture_output=True, text=True).stdout
-        if not start.startswith("/"):
+        if not start.startswith("/"):  # gcc prints the bare name of a file that it does not find
             raise MissingToolError(f"{what} needs its C library", remedy=f"apt install {packages}")
         return name
 

@@ -17,8 +17,8 @@ from xdplab.analysis.values import is_null, records
 from xdplab.errors import FormatError, ProgramError, XdplabError
 from xdplab.formats.verifier import StepLog, VerifiedProgram, parse_bpfverify
 from xdplab.hosts import Host
+from xdplab.studies.verifier.machines import known_types, machine_of
 from xdplab.studies.verifier.points import Given
-from xdplab.studies.verifier.study import known_types, machine_of
 
 By = Literal["line", "subprogram"]
 OF_SUBPROGRAMS = ("subprogram", "processed_insns", "share", "insns", "stack_bytes", "begins")

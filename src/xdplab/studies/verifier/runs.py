@@ -18,8 +18,9 @@ from xdplab.studies.places import require_rights
 from xdplab.studies.points import Gathered, StudyPlanning
 from xdplab.studies.study_kind import study_kind
 from xdplab.studies.tables import Table
-from xdplab.studies.verifier import corpora, study
+from xdplab.studies.verifier import corpora, machines
 from xdplab.studies.verifier.generated import FAMILIES, Compiler, Member, find_compilers, is_file, own_members
+from xdplab.studies.verifier.machines import known_types, own_kernels, require_kernels
 from xdplab.studies.verifier.paper import page, paper_table
 from xdplab.studies.verifier.points import (
     LINUX,
@@ -32,7 +33,7 @@ from xdplab.studies.verifier.points import (
 )
 from xdplab.studies.verifier.prevail import Prevail, find_prevails, version_of
 from xdplab.studies.verifier.rows import largest_of, table_of
-from xdplab.studies.verifier.study import VerifierStudy, known_types, own_kernels, require_kernels
+from xdplab.studies.verifier.study import VerifierStudy
 from xdplab.studies.verifier.summaries import results, tables_of
 from xdplab.studies.verifier.views import VIEWS
 from xdplab.text import many
@@ -66,8 +67,8 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
     files = {f"objects/{point_of(subject, '', '').file_name}": subject.content for subject in subjects}
     files["known.types"] = (own_types + known_types()).encode()
     names = {point.file_name for point in points if point.task != "largest"}
-    files |= study.tables_of(request, names)
-    words = study.given_words(request, files)
+    files |= machines.tables_of(request, names)
+    words = machines.given_words(request, files)
     points = [replace(point, given=words) if point.verifier == LINUX else point for point in points]
     return Gathered(points, files, [*_left_out(compilers, prevails), *too_large(request, subjects)])
 
@@ -75,7 +76,7 @@ def gather(request: VerifierRequest) -> Gathered[VerifierPoint]:
 def tools(plan: VerifierPlan) -> dict[str, str]:
     """Return the full version of each installed compiler and verifier, of users' own kernels, and what the user set."""
     versions = {compiler.name: compiler.version for compiler in find_compilers()}
-    versions |= own_kernels(plan.request.kernels) | study.given_tools(plan.request, plan.directory.path)
+    versions |= own_kernels(plan.request.kernels) | machines.given_tools(plan.request, plan.directory.path)
     return versions | {prevail.name: version_of(prevail) for prevail in find_prevails(plan.request.prevails)}
 
 
@@ -89,7 +90,7 @@ def paper_page(run: Run[VerifierPlan]) -> str:
     """Return the page that sets a run beside the published study."""
     plan, table = run.plan, run.rows()
     others = table.loc[table["verifier"] != LINUX, "verifier"]
-    named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), *study.TOOLS]
+    named = [*sorted(table["compiler"].dropna().unique()), *others.unique(), *machines.TOOLS]
     around = environment.summary(plan.directory, named) or "tools that the run does not name"
     text = page(table, largest_of(plan), around)
     lacking = not_measured_of(plan)
