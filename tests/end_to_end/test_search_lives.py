@@ -53,7 +53,7 @@ def test_a_program_that_is_gone_is_said_not_measured(bench: tuple[TrialBench, Tr
     study, trial = bench
     with pytest.raises(HostError, match="the kernel says nothing is attached"):  # noqa: PT012, SIM117
         with study.attached(trial, tmp_path, TrialFacts()) as send:
-            assert send(1000.0, 0.05).summary.rx_packets
+            assert send(1000.0, 0.05)[0].summary.rx_packets
             study._lab.dut.run(["pkill", "-KILL", "-x", "xdpload"])
             send(1000.0, 0.05)
 
@@ -62,7 +62,7 @@ def test_a_watchdog_that_is_gone_is_said_not_measured(bench: tuple[TrialBench, T
     study, trial = bench
     with pytest.raises(HostError, match=r"the former state of v.0 is no longer held"):  # noqa: PT012, SIM117
         with study.attached(trial, tmp_path, TrialFacts()) as send:
-            assert send(1000.0, 0.05).summary.rx_packets
+            assert send(1000.0, 0.05)[0].summary.rx_packets
             study._held[0]._watchdog._process.close_stdin()  # type: ignore[union-attr]
             send(1000.0, 0.05)
 
@@ -86,5 +86,5 @@ def test_a_users_setup_comes_before_the_first_burst_of_a_search(tmp_path: Path) 
         bench_of({"program": program}, tmp_path) as (bench, trial),
         bench.attached(trial, tmp_path, TrialFacts()) as send,
     ):
-        burst = send(1000.0, 0.1)
+        burst, _ = send(1000.0, 0.1)
     assert burst.summary.rx_packets == burst.summary.tx_packets > 0

@@ -123,6 +123,21 @@ def test_losses_that_the_senders_own_pauses_make_are_the_generators() -> None:
     assert search_point(lambda r, s: replace(offer(r, s), late=None), QUICK, LINE).limited_by == "dut"
 
 
+def test_what_the_tgs_ring_did_not_take_is_no_limit_and_no_livelock_of_the_dut() -> None:
+    """A DUT that sends all back, to a TG that takes 2 Mpps, and fewer of more."""
+
+    def offer(rate: float | None, seconds: float) -> Offered:
+        sent = round(min(rate or LINE, LINE) * seconds)
+        taken = min(sent, round(2e6 * seconds))
+        taken -= (sent - taken) // 4
+        return Offered(sent, taken, seconds, HISTOGRAM, 0, missed=sent - taken)
+
+    found = search_point(offer, QUICK, LINE)
+    assert (found.limited_by, found.livelock) == ("generator", False)
+    found = search_point(lambda rate, seconds: replace(offer(rate, seconds), missed=0), QUICK, LINE)
+    assert (found.limited_by, found.livelock) == ("dut", True)
+
+
 def test_frames_that_the_sender_did_not_send_are_no_loss_of_the_dut() -> None:
     """A sender that reaches 4 Mpps unpaced and 3.7 Mpps paced ends the search, and the DUT was called its limit."""
 
@@ -249,7 +264,7 @@ class ModelBench:
         self.log.append(f"attach {trial.point.program.accesses}")
         facts.link = self.link or facts.link
         model = self.model or dut(hard(1 / (0.5e-6 + 2e-9 * (trial.point.program.accesses or 0))))
-        yield lambda rate, seconds: self.seen(model(rate, seconds))
+        yield lambda rate, seconds: (self.seen(model(rate, seconds)), 0)
 
     def generator_pps(self, trial: Trial) -> float | None:
         return LINE

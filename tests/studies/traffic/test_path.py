@@ -9,7 +9,7 @@ import pytest
 
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.studies.traffic import path
-from xdplab.studies.traffic.bench import require_agreement, require_untimed
+from xdplab.studies.traffic.bench import missed_by_the_tg, require_agreement, require_untimed
 from xdplab.studies.traffic.path import DutCount, prove, require_way_back
 
 
@@ -184,6 +184,31 @@ def test_a_searchs_loss_is_the_duts_or_it_is_none() -> None:
     require_agreement(point(), output(0, 0), {"dut_received": 5, "dut_sent": None})
     with pytest.raises(HostError, match="the DUT sent 60000 back, the TG received 20000"):
         require_agreement(point(), output(20000, 0), agreeing)
+
+
+@pytest.mark.parametrize(
+    ("received", "counts", "missed"),
+    [
+        ((40000, 30000), {"dut_rx_packets": 80000, "dut_tx_packets": 70000}, 10000),
+        ((39000, 30000), {"dut_rx_packets": 80000, "dut_tx_packets": 69000}, 10000),
+        (
+            (39000, 30000),
+            {"dut_rx_packets": 80000, "dut_tx_packets": 75000},
+            4000,
+        ),  # the warm-up may have lost the rest
+        ((40000, 30000), {"dut_rx_packets": 70000, "dut_tx_packets": 70000}, 0),  # at the DUT's own ring
+        ((40000, 30000), {"dut_rx_packets": 80000, "dut_tx_packets": 70000, "host_softnet_dropped": 10000}, 0),
+        ((40000, 30000), {"dut_rx_packets": None, "dut_tx_packets": 70000}, 0),
+        ((40000, 30000), {"dut_rx_packets": 80000, "dut_tx_packets": 70000, "dut_driver": "ixgbe"}, 0),
+    ],
+)
+def test_frames_that_a_search_lost_at_the_tgs_full_ring_are_counted(
+    monkeypatch: pytest.MonkeyPatch, received: tuple[int, ...], counts: dict[str, Any], missed: int
+) -> None:
+    read = {"dut_driver": "veth", "host_softnet_dropped": 0} | counts
+    monkeypatch.setattr("xdplab.studies.traffic.bench.packets_counted", lambda *_: read)
+    generated = SimpleNamespace(action="tx", workload="array")
+    assert missed_by_the_tg(point(mode="generic", queues=2, program=generated), output(*received), {}) == missed
 
 
 @pytest.mark.parametrize(("runs", "refused"), [("", False), ("7:100", False), ("7:164", True)])

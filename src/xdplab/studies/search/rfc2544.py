@@ -68,16 +68,18 @@ class Searched:
 
     @property
     def of_the_sender(self) -> bool:
-        """True if the sender, not the DUT, made the PDR's upper bound.
+        """True if the TG, not the DUT, made the PDR's upper bound.
 
-        Frames that were not sent count as lost in a search. If no burst at the bound lost too many of those that were
-        sent, the sender offered too few; if those that did lost no more than were sent late, it sent them in bunches.
+        Frames that were not sent count as lost in a search, as do those that came back and the TG's port did not take.
+        If the DUT lost too many of what was sent in no burst at the bound, the TG offered or took too few; if it did,
+        but no more than were sent late, it got them in bunches.
         """
         if self.pdr.upper_pps is None:
             return False
         at_bound = [b for b in self.bursts if 0.999 < b["load_pps"] / self.pdr.upper_pps < 1.001]
-        losing = [b for b in at_bound if b["received"] < b["sent"] * (1 - self.pdr.loss_ratio)]
-        return bool(at_bound) and all(b["late"] is not None and b["sent"] - b["received"] <= b["late"] for b in losing)
+        lost = [(b["sent"] - b["received"] - b["missed"], b) for b in at_bound]
+        losing = [(of_dut, b["late"]) for of_dut, b in lost if of_dut > b["sent"] * self.pdr.loss_ratio]
+        return bool(at_bound) and all(late is not None and of_dut <= late for of_dut, late in losing)
 
 
 def search(offer: Offer, profile: Profile, *, max_pps: float) -> Searched:
@@ -117,7 +119,7 @@ def _bounds(goal: MLRsearch.SearchGoal, result: Any) -> Bounds:
 
 
 def _burst(load: float, offered: Offered) -> dict[str, Any]:
-    counts = {"sent": offered.sent, "received": offered.received, "late": offered.late}
+    counts = {"sent": offered.sent, "received": offered.received, "late": offered.late, "missed": offered.missed}
     return {"load_pps": load, "seconds": offered.seconds, **counts}
 
 
@@ -128,7 +130,8 @@ class Offered:
 
     ``late`` frames were sent behind their time and then in a bunch; None if the generator does not count them.
     ``rate_pps`` is the rate at which frames came back until the burst ended: those that drained from rings later are
-    received, and in no rate. None if the generator did not count them apart.
+    received, and in no rate. None if the generator did not count them apart. ``missed`` frames are lost, but the DUT
+    sent them back: the ring of the TG's port was full.
     """
 
     sent: int
@@ -137,9 +140,10 @@ class Offered:
     latencies: Histogram | None = None
     late: int | None = None
     rate_pps: float | None = None
+    missed: int = 0
 
     @classmethod
-    def of(cls, burst: Burst, *, own_program: bool = False, cable: bool = False) -> Offered:
+    def of(cls, burst: Burst, missed: int = 0, *, own_program: bool = False, cable: bool = False) -> Offered:
         """Make it from a generator's burst; a duplicate counts once. Raises HostError if there was no count.
 
         ``own_program``: a user's program may rewrite the bytes that mark a test frame. What came back without them
@@ -157,7 +161,7 @@ class Offered:
         in_time = None if changed or s.rx_window_packets is None else s.rx_window_packets - (s.duplicates or 0)
         rate = None if in_time is None or not s.counted_s else in_time / s.counted_s
         sent = s.tx_packets - (s.tx_errors or 0 if cable else 0)
-        return cls(sent, received, s.duration_s, stamped, s.tx_late_packets, rate)
+        return cls(sent, received, s.duration_s, stamped, s.tx_late_packets, rate, missed)
 
     @property
     def offered_pps(self) -> float:
@@ -166,6 +170,11 @@ class Offered:
     @property
     def received_pps(self) -> float:
         return self.received / self.seconds if self.rate_pps is None else self.rate_pps
+
+    @property
+    def returned_pps(self) -> float:
+        """The rate at which the DUT sent back, whether or not the TG took it."""
+        return self.received_pps + self.missed / self.seconds
 
     @property
     def loss_ratio(self) -> float:

@@ -251,8 +251,8 @@ def _remark(row: Mapping[Hashable, Any]) -> str:
         return f"{row['status']}: {row['reason']}"
     if row["limited_by"] == "generator" and row["pdr_upper_pps"] is not None:
         return (
-            "the sender made the PDR's upper bound: it sent fewer frames than asked for, or it stood still at times "
-            "and caught up in bunches, and the losses are no more than that makes"
+            "the TG made the PDR's upper bound: it sent fewer frames than asked for, stood still at times and caught "
+            "up in bunches, or did not take all that came back, and the losses are no more than that makes"
         )
     if not row["livelock"]:
         return ""

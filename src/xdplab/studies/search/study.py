@@ -30,7 +30,8 @@ MOST_ACCESSES = 1 << 17
 WIDTH = 0.05
 """Of the number of accesses at which a share of the throughput is lost."""
 
-Send = Callable[[float | None, float], Burst]
+Send = Callable[[float | None, float], tuple[Burst, int]]
+"""The bench's: a burst, and how many of its frames came back to a full ring of the TG's."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class SearchStudy:
             program = replace(trial.point.program, accesses=accesses)
             other = replace(trial, point=replace(trial.point, program=program))
             with self._bench.attached(other, raw, TrialFacts()) as send:
-                return Offered.of(send(None, self._profile.mrr_s)).received_pps
+                return Offered.of(*send(None, self._profile.mrr_s)).received_pps
 
         return largest_accesses(throughput, share)
 
@@ -179,7 +180,7 @@ def require_frames_back(trial: Trial) -> None:
 
 def _offer(send: Send, point: Point, *, cable: bool) -> Offer:
     is_users = point.program.file is not None
-    return lambda rate, seconds: Offered.of(send(rate, seconds), own_program=is_users, cable=cable)
+    return lambda rate, seconds: Offered.of(*send(rate, seconds), own_program=is_users, cable=cable)
 
 
 def _mean_bytes(point: Point) -> float:
@@ -212,7 +213,7 @@ def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: 
         mrr_loss_ratio=median(burst.loss_ratio for burst in mrr),
         ndr=searched.ndr,
         pdr=searched.pdr,
-        livelock=None if pdr is None else median(received) < (1 - profile.width) * pdr,
+        livelock=None if pdr is None else median(burst.returned_pps for burst in mrr) < (1 - profile.width) * pdr,
         limited_by=_limited_by(searched, carried_pps),
         latency=None if missing else tuple(_summary(share, histogram) for share, histogram in merged.items()),
         latency_missing=missing,
@@ -225,7 +226,8 @@ def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: 
 def _limited_by(searched: Searched, carried_pps: float | None) -> str:
     """Without an upper bound the DUT's limit was not reached: the cable or the generator ended the search.
 
-    The same holds if the sender did not reach the bound's load, or stood still and then sent too fast.
+    The same holds if the sender did not reach the bound's load, stood still and then sent too fast, or lost at its own
+    port what came back.
     """
     if searched.pdr.upper_pps is not None:
         return "generator" if searched.of_the_sender else "dut"

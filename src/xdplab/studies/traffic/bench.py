@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from xdplab.analysis.verdicts import statistics_were_off
+from xdplab.analysis.verdicts import at_the_tgs_ring, statistics_were_off
 from xdplab.counters.columns import packets_counted
 from xdplab.errors import HostError, UnsupportedError
 from xdplab.formats.generator import Burst, parse_output
@@ -21,8 +21,9 @@ from xdplab.studies.trial_facts import TrialFacts
 
 LEAST_APART = 50  # frames of a short burst that may be strays
 
-Send = Callable[[float | None, float], Burst]
-"""From a rate in frames per second (None: as fast as possible) and seconds to the burst that was sent."""
+Send = Callable[[float | None, float], tuple[Burst, int]]
+"""From a rate in frames per second (None: as fast as possible) and seconds to the burst that was sent, and how many of
+its frames came back to a full ring of the TG's, at least."""
 
 
 class TrialBench(TrafficSession):
@@ -72,7 +73,7 @@ class TrialBench(TrafficSession):
         """
         folder.mkdir(exist_ok=True)
 
-        def offer(rate_pps: float | None, seconds: float) -> Burst:
+        def offer(rate_pps: float | None, seconds: float) -> tuple[Burst, int]:
             self._require_all(side)
             name = f"{len(list(folder.glob('*.jsonl'))):05d}"
             count = DutCount(self._context.dut_probe, side, point)
@@ -83,7 +84,7 @@ class TrialBench(TrafficSession):
             self._require_all(side)
             require_agreement(point, raw, counts)
             require_untimed(files)
-            return burst
+            return burst, missed_by_the_tg(point, raw, files)
 
         return offer
 
@@ -109,6 +110,21 @@ def require_untimed(files: Files) -> None:
     timed = packets_counted(files, mode="")["bpf_timed_runs"]
     if reason := statistics_were_off({"bpf_timed_runs": timed}):
         raise HostError(reason)
+
+
+def missed_by_the_tg(point: Point, raw: str, files: Files) -> int:
+    """Return how many frames of the last burst came back to a full ring of the TG's, at least.
+
+    The readings are of the warm-up too: all that it lost may have been lost there.
+    """
+    summaries = [burst.summary for burst in parse_output(raw).bursts]
+    lost = [s.tx_packets + (s.duplicates or 0) - s.rx_packets for s in summaries if s.rx_packets is not None]
+    if len(lost) < len(summaries):
+        return 0
+    row = packets_counted(files, point.mode, point.queues)
+    seen = {"workload": point.program.workload, "mode": point.mode, "lost_packets": sum(lost)}
+    names = ("dut_driver", "dut_rx_packets", "dut_tx_packets", "host_softnet_dropped")
+    return max(0, int(at_the_tgs_ring(seen | {name: row[name] for name in names})) - sum(lost[:-1]))
 
 
 def _heard_in(bursts: tuple[Burst, ...]) -> int | None:
