@@ -1,7 +1,7 @@
 """The sentences of a run: their numbers are those of the model that made the trials."""
 
 import re
-from math import log
+from math import isnan, log
 
 import pandas as pd
 import pytest
@@ -58,6 +58,22 @@ def test_points_whose_ratios_differ_are_a_range() -> None:
     (said,) = conclusions(slow)
     low, high = told(said, "2 queues")[:2]
     assert (low, high) == (pytest.approx(1.2, rel=0.05), pytest.approx(2.0, rel=0.05))
+
+
+@pytest.mark.parametrize(
+    ("points", "differ"),
+    [
+        ([(0.68, 0.76), (0.94, 0.9), (1.1, 1.24)], True),  # two repetitions alone: an interval is 13 times the noise
+        ([(0.7, 0.8, 0.75), (1.0, 1.05, 1.1)], True),
+        ([(0.8, 1.1), (1.2, 0.9), (1.1, 0.95)], False),
+        ([(1.0, 1.01, 1.02), (1.2, 1.21, 1.22), (0.6, 1.0, 1.8)], True),  # however noisy another point is
+        ([(1.0, 1.05), (1.08, 1.02)], False),
+        ([(0.7,), (1.2,)], True),
+    ],
+)
+def test_no_interval_is_given_over_points_that_differ(points: list[tuple[float, ...]], differ: bool) -> None:
+    one = Estimate.of({place: dict(enumerate(values)) for place, values in enumerate(points)})
+    assert isnan(one.least) != differ
 
 
 @pytest.mark.parametrize("modes", [("native",), ("native", "generic")])

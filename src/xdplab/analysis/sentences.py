@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, nan
+from math import isnan, nan, sqrt
 
 import numpy as np
 import pandas as pd
 
-from xdplab.analysis.intervals import Spread
+from xdplab.analysis.intervals import CONFIDENCE, Spread, t_quantile
 from xdplab.analysis.values import three_digits
 
 MOST = 3
@@ -49,7 +49,7 @@ class Estimate:
         of_points = rows.groupby("point", sort=False)["term"]
         terms = np.array([joint.mean, joint.low, joint.high, of_points.mean().min(), of_points.mean().max()])
         value, low, high, least, most = (np.exp(terms) if geometric else terms).tolist()
-        if most <= least * (1 + APART) or _overlap([Spread.of(group) for _, group in of_points]):
+        if most <= least * (1 + APART) or _alike([Spread.of(group) for _, group in of_points]):
             least = most = nan
         return cls(value, low, high, least, most)
 
@@ -68,11 +68,23 @@ class Estimate:
         return f"{value} [{three_digits(self.low / scale)}, {three_digits(self.high / scale)}]"
 
 
-def _overlap(spreads: Sequence[Spread]) -> bool:
-    """Tell whether the intervals of all points have a common value; points with one repetition have none."""
-    if any(isnan(spread.low) for spread in spreads):
+def _alike(points: Sequence[Spread]) -> bool:
+    """Tell whether the intervals of all points have a common value, by the noise of each and by that of all together;
+    points with one repetition have none.
+
+    By its own noise alone a point of two repetitions has an interval of 13 times that noise, and differs from none.
+    """
+    if any(isnan(point.low) for point in points):
         return False
-    return max(spread.low for spread in spreads) <= min(spread.high for spread in spreads)
+    freedom = sum(point.n - 1 for point in points)
+    noise = sqrt(sum((point.n - 1) * point.sd**2 for point in points) / freedom)
+    half = t_quantile(0.5 + CONFIDENCE / 2, freedom) * noise
+    pooled = [(point.mean - half / sqrt(point.n), point.mean + half / sqrt(point.n)) for point in points]
+    return all(_meet(ends) for ends in ([(point.low, point.high) for point in points], pooled))
+
+
+def _meet(intervals: Sequence[tuple[float, float]]) -> bool:
+    return max(low for low, _ in intervals) <= min(high for _, high in intervals)
 
 
 def estimate(value: float, low: float | None = None, high: float | None = None) -> Estimate:
