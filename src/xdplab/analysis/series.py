@@ -87,12 +87,14 @@ def plain(trials: pd.DataFrame, columns: Sequence[str], *, use_up: bool = False)
     ``use_up``: each goes from ``trials`` as its plain one is made, so that not both are held of all. Their names are
     Python's own: from Arrow's, each access to a column makes its name anew.
     """
-    numbers = [name for name in columns if is_numeric_dtype(trials[name])]
-    take = trials.pop if use_up else trials.__getitem__
+    left = {name: trials[name] for name in columns}
+    if use_up:  # at once: a frame makes all of its list anew for each that goes
+        trials.drop(columns=list(left), inplace=True)
+    numbers = [name for name, column in left.items() if is_numeric_dtype(column)]
     floats = np.empty((len(numbers), len(trials)))
     for row, name in zip(floats, numbers, strict=True):  # not from a list of all of them, which would be held, too
-        row[:] = take(name).to_numpy(dtype="float64", na_value=float("nan"))
-    texts = {name: _plain_text(take(name)) for name in columns if name not in numbers}
+        row[:] = left.pop(name).to_numpy(dtype="float64", na_value=float("nan"))
+    texts = {name: _plain_text(left.pop(name)) for name in tuple(left)}
     frame = pd.DataFrame(floats.T, columns=numbers, index=trials.index, copy=False)
     frame = pd.concat([frame, pd.DataFrame(texts, index=trials.index)], axis=1)
     return frame.set_axis(pd.Index(frame.columns, dtype="object"), axis=1)
