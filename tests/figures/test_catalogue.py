@@ -162,6 +162,16 @@ def test_what_a_users_program_does_not_have_is_not_said_of_it() -> None:
     assert "working set" not in caption(view("programs", both))
 
 
+def test_a_setting_that_goes_with_the_one_on_an_axis_is_named() -> None:
+    """Frames of 128 bytes alone had IPv6 and a tag, and their bar stood beside others as if only the size differed."""
+    plain = synthetic.run(vary={"frame_bytes": [64]}, accesses=0, ip_version=4, vlan="none")
+    other = synthetic.run(vary={"frame_bytes": [128]}, accesses=0, ip_version=6, vlan=7)
+    other = other.assign(point_id="other", trial_id=other["trial_id"] + "other")
+    found = view("baseline", pd.concat([plain, other], ignore_index=True))
+    assert "VLAN 7 or no VLAN tag, IPv4 or IPv6" in caption(found)
+    assert "IPv" not in caption(view("baseline", plain))
+
+
 @pytest.mark.parametrize(
     ("reasons", "told"),
     [

@@ -89,7 +89,8 @@ def _repetitions(marks: pd.DataFrame, intervals: str) -> str:
 def _held(shown: pd.DataFrame, used: Sequence[str], apart: Sequence[str], *, always: bool = False) -> str:
     """Name the factors held constant: those that differ from the default, or only those in every caption (``always``).
 
-    Those that tell the figure ``apart`` from others of the run are named with every level.
+    Those that tell the figure ``apart`` from others of the run are named with every level. So is, unless ``always``, a
+    setting that differs among the marks and has no axis: it goes with one that has, and would pass for its effect.
 
     A factor that one of the programs does not have, such as a working set, is left out.
     """
@@ -102,6 +103,8 @@ def _held(shown: pd.DataFrame, used: Sequence[str], apart: Sequence[str], *, alw
         values = levels(shown, name) if is_held else []
         if len(values) == 1 and (named or str(values[0]) != factor.level):
             parts.append(factor.label(values[0]))
+        elif len(values) > 1 and not of_program(factor) and not always:
+            parts.append(" or ".join(factor.label(value) for value in values))
     return ", ".join(parts)
 
 
