@@ -120,7 +120,7 @@ def test_without_equal_runs_the_spread_of_runs_is_assumed_and_said() -> None:
 def of_rates(seed: int, rates: dict[str, float], paced: tuple[str, ...] = (), sd: float = 0.004) -> pd.DataFrame:
     """Return a run of points with these rates, N = 0, 1 …, whose repetitions differ by ``sd``."""
     rng = np.random.default_rng(seed)
-    trials = synthetic.run(seed=seed, repetitions=20, vary={"accesses": list(range(len(rates)))})
+    trials = synthetic.run(repetitions=20, vary={"accesses": list(range(len(rates)))})
     for at, (point, rate) in enumerate(rates.items()):
         own = trials["accesses"].eq(at)
         noise = 1.0 if point in paced else np.exp(rng.normal(0, sd, int(own.sum())))

@@ -79,6 +79,9 @@ def test_the_lines_that_changed_are_named_by_their_text() -> None:
         {"old": "0.000", "new": "7.000", "difference": "+7.000", "line": "if (ip->ttl < 2)"}
     ]
     assert difference.functions.empty
+    (change,) = Gate([difference], Fraction(0)).to_json()["differences"]
+    assert [line["name"] for line in change["lines"]] == ["if (ip->ttl < 2)"]
+    assert [total["difference"] > 0 for total in change["totals"]] == [True, True, False, False]
 
 
 def test_a_difference_between_two_kernels_names_both() -> None:
