@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock, patch
 
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from tests.analysis import synthetic
 from tests.unpack import unpacked
 
 import xdplab as xl
@@ -103,6 +105,26 @@ def test_every_kind_of_run_has_rows_and_a_null_has_its_reason(kind: str, folder:
     assert rows["n"].notna().all()
     for reasons, cells in zip(rows["null_reasons"], rows[list(asked)].to_dict("records"), strict=True):
         assert {name for name in cells if pd.isna(cells[name])} <= set(json.loads(reasons))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reasons", "why"),
+    [
+        (
+            "valid",
+            (None, None),
+            "2 valid trials without forwarded_pps: `null_reasons`",
+        ),  # in an emulator no time counts
+        ("failed", (None, "the TG was deaf"), "no trial is valid: the TG was deaf"),
+        ("failed", (None, None), "no trial is valid: no reason was recorded"),
+    ],
+)
+def test_a_point_without_a_value_says_why(verdict: str, reasons: tuple[str | None, ...], why: str) -> None:
+    trials = synthetic.run(vary={"accesses": [0]}, repetitions=2).assign(verdict=verdict, reason=list(reasons))
+    trials = trials.assign(**dict.fromkeys(("forwarded_pps", "ns_per_packet", "access_ns"), np.nan))
+    run: Any = SimpleNamespace(kind=SimpleNamespace(name="traffic"), metric="forwarded_pps", attempts=lambda _: trials)
+    (cells,) = [row for row in values(run) if row["metric"] == "forwarded_pps"]
+    assert str(cells["value"]).startswith(why)
 
 
 def test_a_count_is_exact(folder: Path) -> None:

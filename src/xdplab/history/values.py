@@ -60,7 +60,14 @@ def _of_traffic(run: Run[Any]) -> Iterator[Cells]:
             if (spread := spread_of(value, cells[~np.isnan(cells)])) is not None:
                 yield head | {"metric": column} | _cells(spread)
             elif column == run.metric:
-                yield head | {"metric": column} | _nothing(f"no trial is valid: {trials['reason'].iloc[places[0]]}")
+                yield head | {"metric": column} | _nothing(_why_none(trials.iloc[places], column))
+
+
+def _why_none(rows: pd.DataFrame, column: str) -> str:
+    """Return why a point has no value; where trials are valid, as in an emulator, their table says it."""
+    if count := int(rows["verdict"].eq("valid").sum()):
+        return f"{many(count, 'valid trial')} without {column}: `null_reasons` in trials.parquet says why"
+    return f"no trial is valid: {next(iter(rows['reason'].dropna()), 'no reason was recorded')}"
 
 
 _FACTORS = [factor.column for factor in FACTORS]

@@ -44,6 +44,8 @@ def test_a_program_without_accesses_is_named_by_its_file() -> None:
         ]
     ).astype({"accesses": "Int64"})
     assert point_label(trials) == {"p": "native, 1 queue, 64 B, a.bpf.c", "q": "native, 1 queue, 64 B, N = 100"}
+    of_a_file = trials.assign(frame_bytes=pd.array([pd.NA, 64], dtype="Int64"))
+    assert point_label(of_a_file)["p"] == "native, 1 queue, a.bpf.c", "the frames of a file have no size: `<NA> B`"
     both = pd.concat([trials, trials.assign(point_id=["r", "s"], program_name=["b.bpf.c", "chase-read"])])
     assert point_label(both) == {
         "p": "native, 1 queue, 64 B, a.bpf.c",

@@ -28,6 +28,7 @@ from xdplab.analysis.series import (
     with_keys,
 )
 from xdplab.analysis.summary import varying
+from xdplab.analysis.values import is_null
 from xdplab.plan.factors import BY_COLUMN
 from xdplab.run.frames import records
 from xdplab.text import many
@@ -137,15 +138,15 @@ def point_label(trials: pd.DataFrame) -> dict[str, str]:
     # In place of an N that a program has not, its name is told.
     what = rows["accesses"].astype("string").radd("N = ").fillna(rows["program_name"].astype("string"))
     more = [BY_COLUMN[name] for name in varying(rows.assign(accesses=what), _IN_PLACE)]
-    columns = (rows["point_id"], rows["mode"], rows["queues"], rows["frame_bytes"], what)
+    parts = [rows["mode"], rows["queues"].map(lambda q: many(q, "queue"), na_action="ignore")]
+    parts += [rows["frame_bytes"].astype("string") + " B", what]  # frames of a file or of several sizes have none
+    for factor in more:
+        levels = rows[factor.column]
+        parts.append(levels.map(factor.label, na_action="ignore").mask(levels.astype("string").eq(what).fillna(False)))
+    words = zip(*parts, strict=True)
     return {
-        str(point): f"{mode}, {many(q, 'queue')}, {size} B, {n}"
-        + "".join(
-            f", {factor.label(level)}"
-            for factor, level in zip(more, levels, strict=True)
-            if not (pd.isna(level) or level == n)
-        )
-        for point, mode, q, size, n, *levels in zip(*columns, *(rows[factor.column] for factor in more), strict=True)
+        str(point): ", ".join(str(part) for part in cells if not is_null(part))
+        for point, cells in zip(rows["point_id"], words, strict=True)
     }
 
 
