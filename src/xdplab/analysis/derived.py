@@ -68,6 +68,7 @@ def ns_per_packet(trial: WithBaselines) -> float:
         raise Absent(_limited(row, "the rate is not the DUT's"))
     _require_full_load(row)
     _require_sent_back(row)
+    _require_cpus_of(trial)
     return _known_cpu_ns(row)
 
 
@@ -87,10 +88,21 @@ def access_ns(trial: WithBaselines) -> float:
     shown = [base for base in trial.baselines if _costs_show(base)]
     if not shown:
         raise Absent("N = 0 is not limited by the DUT" if trial.baselines else _NO_BASELINE)
+    _require_cpus_of(trial)
     with_work, zeros = _known_cpu_ns(row), [zero for base in shown if (zero := cpu_ns(base)) is not None]
     if not zeros:
         raise Absent("N = 0 has no time per packet: nothing was forwarded, or its CPUs were not recorded")
     return with_work - sum(zeros) / len(zeros)
+
+
+def _require_cpus_of(trial: WithBaselines) -> None:
+    """A CPU counts from half of the busiest one's time on: with uneven queues it may count for one N and not for
+    another, and the difference of two times, and a line through them, would be of the CPU."""
+    own, zeros = work_cpus(trial.row), [cpus for base in trial.baselines if (cpus := work_cpus(base))]
+    if number(trial.row, "accesses") and own and zeros and own not in zeros:
+        raise Absent(
+            f"CPUs that did the work: {own:g}, and {zeros[0]:g} with N = 0: the difference is not of the accesses alone"
+        )
 
 
 def _require_answers(row: Row) -> None:
