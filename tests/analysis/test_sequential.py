@@ -21,8 +21,8 @@ def test_its_ends_are_where_the_evidence_against_a_median_reaches_20() -> None:
 def test_no_values_have_no_median() -> None:
     assert isnan(median_interval([]).median)
     assert standing({}, {}, [("a", "b")], 0.02).to_json() == {
-        "verdict": "undecided", "ratio": None, "low": None, "high": None, "pairs": 0, "margin": 0.02, "by": "windows",
-        "windows": None,
+        "verdict": "undecided", "ratio": None, "low": None, "high": None, "pairs": 0, "pairs_lost": 0, "margin": 0.02,
+        "by": "windows", "windows": None,
     }  # fmt: skip
     assert standing({}, {}, [("a", "b")], 0.02).text == "undecided: 0 valid pairs, and an interval needs 8"
     one = standing({("a", 1): 2.0, ("b", 1): 1.0}, {}, [("a", "b")], 0.02).text

@@ -258,6 +258,7 @@ class RaceOutcome(JsonAnswer):
     low: float | None
     high: float | None
     pairs: int
+    pairs_lost: int
     margin: float
     by: str
     windows: dict[str, float | None] | None

@@ -152,6 +152,23 @@ def test_a_race_in_which_a_program_keeps_every_frame_ends_with_its_first_pair(tm
     assert "XDP_DROP 100%" in why
 
 
+def test_pairs_with_an_invalid_side_are_counted(tmp_path: Path) -> None:
+    """Of eleven pairs three were invalid, and the race ended "after 8 pairs"."""
+
+    class Disturbed(MadeUp):
+        def measure(self, trial: Trial, raw: Path, facts: dict[str, Any]) -> None:
+            super().measure(trial, raw, facts)
+            if trial.point.mode == "generic" and trial.repetition in (1, 2, 3):
+                facts["row"] |= {"verdict": "invalid", "reason": "the host slept"}
+
+    plan = racing({"mode": "generic"})
+    run = create_run(plan, tmp_path, lab="netns", arrangement="shared")
+    trials = run_trials_of(run)
+    gone_through(run, trials, Disturbed(), Policy(stop=OpenEnded(run, plan, trials)))
+    (why,) = [event["why"] for event in run.journal.events("released")]
+    assert "after 8 pairs (3 more have no ratio" in why
+
+
 @pytest.mark.parametrize(("limit", "answer"), [("none", "undecided: both carry"), ("shared_cpu", "b and a are equiv")])
 def test_a_race_at_a_load_that_both_sides_carry_has_no_answer(tmp_path: Path, limit: str, answer: str) -> None:
     """A program that takes 31 ns more in its test runs, and is 11 % slower at maximum load, was equivalent at 20 kpps:

@@ -103,7 +103,8 @@ class Standing:
     windows, or both if only some pairs of points took turns under one sender.
 
     ``windows`` is the ratio of the same trials by their windows, if slices and windows contradict each other.
-    ``carried``: all rates are the sender's, so there is no ratio.
+    ``carried``: all rates are the sender's, so there is no ratio. ``lost``: pairs that were tried and have none, as of
+    an invalid side.
     """
 
     ratio: Known
@@ -111,6 +112,7 @@ class Standing:
     by: By = "windows"
     windows: Known | None = None
     carried: bool = False
+    lost: int = 0
 
     @property
     def answer(self) -> Answer:
@@ -123,10 +125,14 @@ class Standing:
         return _answer(self.windows or self.ratio, self.margin) != "undecided"
 
     def to_json(self) -> dict[str, object]:
-        """Return the answer, the ratio of b to a with its interval (null if there is none), pairs and margin;
-        ``windows`` is null unless it contradicts the ratio by slices."""
+        """Return the answer, the ratio of b to a with its interval (null if there is none), pairs, those lost, and
+        margin; ``windows`` is null unless it contradicts the ratio by slices."""
         record = {"verdict": self.answer, **_ratio(self.ratio), "pairs": self.ratio.n, "margin": self.margin}
-        return record | {"by": self.by, "windows": None if self.windows is None else _ratio(self.windows)}
+        return record | {
+            "pairs_lost": self.lost,
+            "by": self.by,
+            "windows": None if self.windows is None else _ratio(self.windows),
+        }
 
     @property
     def text(self) -> str:
@@ -163,12 +169,12 @@ class Outcome:
             return "; ".join([*(_more(what, one) for what, one in self.more.items()), f"undecided: {OFFERED}"])
         if ratio.n < LEAST:
             so_far = f"{b} is {_difference(ratio, a)} by " if ratio.n else ""
-            return f"undecided: {so_far}{many(ratio.n, 'valid pair')}, and an interval needs {LEAST}"
+            return f"undecided: {so_far}{many(ratio.n, 'valid pair')}{self._lost}, and an interval needs {LEAST}"
         if self.standing.windows is not None:
             return (
                 f"undecided: the programs depend on time; by {self.standing.by}, between which each is off, {b} is "
-                f"{_difference(ratio)}; by windows {_difference(self.standing.windows)}; after {ratio.n} pairs: "
-                "`--by windows` compares them as they run"
+                f"{_difference(ratio)}; by windows {_difference(self.standing.windows)}; after {ratio.n} pairs"
+                f"{self._lost}: `--by windows` compares them as they run"
             )
         inside = ", less than the margin in the middle" if abs(ratio.median) < log(1 + self.standing.margin) else ""
         answer = {
@@ -176,12 +182,16 @@ class Outcome:
             "differs": f"{b} is {_difference(ratio, a)}{inside}",
             "undecided": f"undecided {margin}: {b} is {_difference(ratio)}",
         }[self.standing.answer]
-        evidence = f"after {ratio.n} pairs, by {self.standing.by}"
+        evidence = f"after {ratio.n} pairs{self._lost}, by {self.standing.by}"
         shown = {what: one for what, one in self.more.items() if one.bounded and not one.low <= 0 <= one.high}
         lead = list(shown) if self.standing.answer == "undecided" else []
         parts = [f"{_more(what, shown[what])} for {b}" for what in lead] + [f"{answer}{self._by_rates()}"]
         parts += [_more(what, one) for what, one in self.more.items() if what not in lead]
         return "; ".join([*parts, evidence])
+
+    @property
+    def _lost(self) -> str:
+        return f" ({self.standing.lost} more have no ratio: `xdplab audit` says why)" if self.standing.lost else ""
 
     def _by_rates(self) -> str:
         return "" if self.more_ns is None else f": {_signed(self.more_ns)} ns per packet"

@@ -55,11 +55,21 @@ def _pairs(run: RunDirectory, plan: Plan) -> list[PointPair]:
     return deciding_pairs(plan, _arrangement(run))
 
 
-def _standing(pairs: Sequence[PointPair], rates: Values, slices: Values, race: Race, senders: Senders) -> Standing:
+def _standing(
+    pairs: Sequence[PointPair],
+    rates: Values,
+    slices: Values,
+    race: Race,
+    senders: Senders,
+    tried: Mapping[str, set[int]],
+) -> Standing:
+    """``tried``: the repetitions of each point that were tried, whatever came of them."""
     ids = [(a.point_id, b.point_id) for a, b in pairs]
     of_pairs = [is_senders for (point, _), is_senders in senders.items() if point in chain(*ids)]
     carried = bool(of_pairs) and all(of_pairs)
-    return replace(standing({} if carried else rates, slices, ids, race.margin), carried=carried)
+    state = standing({} if carried else rates, slices, ids, race.margin)
+    whole = set.intersection(*(tried.get(point, set()) for point in chain(*ids)))
+    return replace(state, carried=carried, lost=0 if carried else len(whole) - state.ratio.n)
 
 
 class OpenEnded:
@@ -101,7 +111,8 @@ class OpenEnded:
         return {} if isinstance(until, int) else self._points(until)
 
     def _race(self, race: Race) -> Mapping[str, Sequence[str]]:
-        standing_now = _standing(_pairs(self._run, self._plan), self.rates, self._slices, race, self._senders)
+        pairs = _pairs(self._run, self._plan)
+        standing_now = _standing(pairs, self.rates, self._slices, race, self._senders, self._tried)
         tried = min(len(repetitions) for repetitions in self._tried.values())
         over = tried >= race.at_least and (standing_now.settled or not standing_now.ratio.n)
         if over or (tried and self._kept and not standing_now.ratio.n):
@@ -139,10 +150,12 @@ def standing_of(run: RunDirectory) -> Standing:
     plan = run_plan(run)
     if plan.race is None:
         raise ResultsError(f"{run.path} is not a race", remedy="`xdplab race A B`, or a plan with `race:`")
-    rows = valid(settled_trials(run))
+    trials = settled_trials(run)
+    tried = {str(point): set(of_point.astype(int)) for point, of_point in trials.groupby("point_id")["repetition"]}
+    rows = valid(trials)
     rates, slices = _by_trial(rows, "forwarded_pps"), _by_trial(rows, "slices_ratio")
     senders = {(str(row["point_id"]), int(str(row["repetition"]))): is_senders_rate(row) for row in records(rows)}
-    return _standing(_pairs(run, plan), rates, slices, plan.race, senders)
+    return _standing(_pairs(run, plan), rates, slices, plan.race, senders, tried)
 
 
 def _by_trial(rows: pd.DataFrame, column: str) -> Values:
