@@ -230,7 +230,10 @@ def _require_share_sent_back(measurement: Measurement, fewer: Window, more: Wind
         )
 
 
-_ONE_PATH = "frames that take one path (--flows, --frames), or fill its maps; fix by --rodata what it counts or draws"
+_ONE_PATH = (
+    "frames that take one path (--flows, --frames), or fill its maps; fix by --rodata what it counts or draws: what "
+    "comes round after more packets than the 512 of a window has no cost"
+)
 
 
 def _varies(words: str, windows: Iterable[Window]) -> UnsupportedError:
@@ -303,7 +306,7 @@ def _undisturbed(windows: Sequence[tuple[Window, dict[str, Tally]]]) -> list[tup
             took = sum((Counter(window.ran.took) for window, _ in windows), Counter[int]())
             raise UnsupportedError(
                 f"{words} takes another path each time: {shares_text(shares_of(took))}",
-                remedy="frames that take one path (--flows, --frames), or fill its maps",
+                remedy=_ONE_PATH,
             )
         common = Counter(counts).most_common(1)[0][0]
         left = [one for one in left if one[1][scope].instructions == common]
