@@ -385,14 +385,14 @@ def _prime_ratios(_shown: pd.DataFrame, table: pd.DataFrame) -> str:
             return ""
         jit, user = map(Spread.of, both)
         ratio = estimate(jit.mean / user.mean, jit.low / user.high, jit.high / user.low)
-        return f"{span([('', ratio)], exact=_is_counted(rows))} times user space"
+        return f"{span([('', ratio)], exact=_is_counted(rows))} times user space{_GROSS}"
 
     return by_place(calls, "compiled BPF takes", of_place, f"; published: {THEIRS['jit / user']}")
 
 
 def _by_kernels(shown: pd.DataFrame, table: pd.DataFrame) -> str:
     last = str(shown.columns[-1])
-    return ranging(last, ["benchmark", "backend"], f"{last}:", "times the instructions")(shown, table)
+    return ranging(last, ["benchmark", "backend"], f"{last}:", "times the instructions, with the clock's")(shown, table)
 
 
 def _proved(shown: pd.DataFrame, _table: pd.DataFrame) -> str:
@@ -410,28 +410,32 @@ def _trapped(shown: pd.DataFrame, table: pd.DataFrame) -> str:
     return ranging("times", ["backend", "source"], begin, end)(others[others["why"].notna()], table)
 
 
+_WHOLE = "; of whole calls, with the clock that each reads"
+"""What a table's values are; `empty` is the clock alone. The sentences leave it out where they do not name it."""
+
 TABLES: dict[str, tuple[str, Make, Meaning]] = {
     "medians": (
-        "Medians, with 95 % intervals over repetitions, and ratios to the reference", median_table,
+        f"Medians, with 95 % intervals over repetitions, and ratios to the reference{_WHOLE}", median_table,
         lambda _, table: _beside(_warm(table)[1], "jit"),
     ),
-    "primes": ("Primes up to 100: mean ± standard deviation of ten calls after five", primes, _prime_ratios),
+    "primes": (f"Primes up to 100: mean ± standard deviation of ten calls after five{_WHOLE}", primes, _prime_ratios),
     "causes": (
-        "The prime counter in several forms: each cause as a factor", causes,
+        f"The prime counter in several forms: each cause as a factor{_WHOLE}", causes,
         ranging("by user space's primes", ["form", "backend", "measured"], "a form takes", "times user space's primes"),
     ),
-    "kernels": ("Counted instructions by kernel and mitigations", kernels, _by_kernels),
+    "kernels": (f"Counted instructions by kernel and mitigations{_WHOLE}", kernels, _by_kernels),
     "chains": (
-        "Chains: tail calls in BPF, recursion in the module and in user space", chains,
+        f"Chains: tail calls in BPF, recursion in the module and in user space{_WHOLE}", chains,
         lambda _, table: _of_a_link(*_warm(table)),
     ),
     "work": ("Proof of equal work: what one call does between its clocks", work, _proved),
-    "trap": ("The trap: one benchmark, several random functions", traps, _trapped),
+    "trap": (f"The trap: one benchmark, several random functions{_WHOLE}", traps, _trapped),
 }  # fmt: skip
 
 
 _NAMED = {"jit": "compiled BPF", "interpreter": "interpreted BPF", "module": "a module"}
 _OTHERS = {"user": "user space", "module": "a module"}
+_GROSS = ", with the clock that both read"
 CLOCK_ALONE = "empty"
 """The benchmark that does nothing between its two looks at the clock: its time is theirs."""
 
@@ -458,7 +462,7 @@ def _beside(warm: pd.DataFrame, backend: str) -> str:
 
     def of_place(rows: pd.DataFrame) -> str:
         others = rows.groupby(["reference", "gross"], sort=False)
-        ends = {key: _OTHERS[str(key[0])] + (", with the clock that both read" if key[1] else "") for key, _ in others}
+        ends = {key: _OTHERS[str(key[0])] + (_GROSS if key[1] else "") for key, _ in others}
         return ", ".join(f"{_ratios(each)} times {ends[key]}" for key, each in others)
 
     return by_place(rows, f"{_NAMED[backend]} takes", of_place)
