@@ -40,6 +40,18 @@ def test_each_column_of_a_recorded_run_is_what_its_raw_files_say(name: str, tmp_
     assert [line for lines in recomputed.differences(folder).values() for line in lines] == []
 
 
+@pytest.mark.parametrize("name", ["programs", "ports"])
+def test_what_it_does_not_know_is_counted_and_the_rest_is_recomputed(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended with a traceback at the first capture."""
+    folder = unpacked(RECORDED[name].archive, tmp_path) / name
+    open_run(folder).keep_tables()
+    assert recomputed.main(folder) == 2
+    printed = capsys.readouterr().out
+    assert ("not recomputed: " in printed, "agrees" in printed) == (True, True)
+
+
 @pytest.mark.parametrize(
     ("file", "told", "instead", "columns"),
     [
