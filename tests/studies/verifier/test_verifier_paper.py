@@ -188,3 +188,35 @@ def test_an_experiment_without_rows_is_unknown_and_not_left_out():
     found = answers(row())
     for form in ("rolled", "unrolled"):
         assert found[f"double_strcmp {form}: memory, bytes"][1].startswith("unknown")
+
+
+@pytest.mark.parametrize(
+    ("times", "ours", "agrees"),
+    [
+        ([(9.0, 8.0)], "9,000,000 at N = 10, 8,000,000", "unknown: needs two repetitions"),
+        ([(9.0, 8.0), (1.0, 8.0), (1.0, 8.0)], "1,000,000 at N = 10, 8,000,000", "unknown: repetitions differ"),
+        ([(1.0, 8.0), (2.0, 9.0), (3.0, 10.0)], "2,000,000 at N = 10, 9,000,000", "yes"),
+        ([(9.0, 8.0), (9.0, 8.0)], "9,000,000 at N = 10, 8,000,000", "no: it does not grow"),
+    ],
+)
+def test_a_time_is_the_median_of_repetitions_which_agree_whether_it_grows(times, ours, agrees):
+    """The first repetition alone was taken: a busy machine took less for thirty than for ten."""
+    rows = [
+        loop(n, repetition=repetition, trial_id=f"{n}-r{repetition}", verify_ns=ms * 1e6, load_ns=ms * 1e6)
+        for repetition, both in enumerate(times, start=1)
+        for n, ms in zip((10, 30), both, strict=True)
+    ]
+    found = answers(*rows)["double_strcmp rolled: time, ns, Linux 6"]
+    assert (found[0].startswith(ours), found[1]) == (True, agrees)
+
+
+def test_prevails_time_is_the_median_of_its_repetitions():
+    sizes = [loop(n) for n in (3, 30)]
+    rows = [
+        prevails(**loop(n) | {"label": "P", "verifier": "p", "repetition": at, "load_ns": ms * 1e6})
+        for n, of_each in ((3, (40.0, 10.0, 10.0)), (30, (12.0, 11.0, 13.0)))
+        for at, ms in enumerate(of_each, start=1)
+    ]
+    assert answers(*sizes, *rows)["double_strcmp rolled: PREVAIL's time, ms, P"][0] == (
+        "10.0 at N = 3, 12.0 at N = 30 (× 1.20)"
+    )

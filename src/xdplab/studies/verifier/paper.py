@@ -19,6 +19,7 @@ from xdplab.studies.verifier.points import LINUX
 from xdplab.studies.verifier.summaries import (
     ENVIRONMENT,
     PROGRAM,
+    TIMES,
     environment,
     first_of_each,
     general,
@@ -83,7 +84,7 @@ def against_paper(table: pd.DataFrame, largest: pd.DataFrame) -> pd.DataFrame:
         _fixpoint(rows),
         *_prevail_loops(rows),
         *_growth(loops, "processed_insns", "work (processed instructions)", "kernels"),
-        *_growth(loops[loops["clock"].eq("time")], "verify_ns", "time, ns", "kernels-time"),
+        *_growth(_times(table), "verify_ns", "time, ns", "kernels-time"),
         *_growth(counted, "verify_instructions", "verifier's instructions", "kernels-counted"),
         *_growth(loops, "memory_bytes", "memory, bytes", "kernels-memory"),
         *_branches(own_corpora if len(own_corpora) else linux),
@@ -92,6 +93,12 @@ def against_paper(table: pd.DataFrame, largest: pd.DataFrame) -> pd.DataFrame:
         *_instructions(loops),
     ]
     return pd.DataFrame(answers, columns=list(BesidePaper._fields)).replace("", pd.NA)
+
+
+def _times(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the usual loops of all repetitions that have a time: only they tell whether it grows."""
+    of_btf = table["maps"].fillna("btf").eq("btf")
+    return _usual_loops(table[table["verifier"].eq(LINUX) & of_btf & table["clock"].eq("time")])
 
 
 def _usual_loops(rows: pd.DataFrame) -> pd.DataFrame:
@@ -366,7 +373,10 @@ def _constant_instructions(loops: pd.DataFrame) -> BesidePaper:
 
 
 def _growth(loops: pd.DataFrame, column: str, cost: str, figure: str) -> Iterator[BesidePaper]:
-    """The power of N with which a cost grows, from the newest compiler's two largest accepted N."""
+    """The power of N with which a cost grows, from the newest compiler's two largest accepted N.
+
+    A time has a row per repetition, and grows if it does in each of two or more: one alone may be the machine's noise.
+    """
     expected = {"rolled": "grows with N, unlike PREVAIL's", "unrolled": "grows with N; much less from 5.3 on"}
     accepted = loops[loops["verdict"].eq("accepted") & loops[column].notna()]
     for form, paper in expected.items():
@@ -374,15 +384,19 @@ def _growth(loops: pd.DataFrame, column: str, cost: str, figure: str) -> Iterato
         name, shown = f"double_strcmp {form}: {cost}", 0
         for label, of_kernel in _by_kernel(accepted[accepted["form"].eq(form)]):
             one = _newest_build(of_kernel)
-            if len(one) < 2:
+            by_n = one.pivot_table(index="repetition", columns="n", values=column).iloc[:, -2:].astype(float)
+            if by_n.shape[1] < 2 or (by_n <= 0).any(axis=None):
                 continue
             build = one[["compiler", "mcpu"]].iloc[0]
-            (n, value), (most, at_most) = ((int(r["n"]), float(r[column])) for _, r in one.iloc[-2:].iterrows())
-            if min(value, at_most) <= 0:
-                continue
+            n, most = map(int, by_n.columns)
+            value, at_most = by_n.median().tolist()
             power = np.log(at_most / value) / np.log(most / n)
             ours = f"{value:,.0f} at N = {n}, {at_most:,.0f} at N = {most} (power {power:.2f}; {' '.join(build)})"
-            verdict = "yes" if power > 0 else "no: it does not grow"
+            both = by_n.dropna()
+            grows = set(both[most] > both[n]) if column in TIMES else {at_most > value}
+            verdict = "yes" if grows == {True} else "no: it does not grow"
+            if column in TIMES and (len(both) < 2 or len(grows) > 1):
+                verdict = "unknown: repetitions differ" if len(grows) > 1 else "unknown: needs two repetitions"
             shown += 1
             yield BesidePaper(f"{name}, {label}", paper, ours, verdict, figure)
         if not shown:
