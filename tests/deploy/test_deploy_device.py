@@ -193,6 +193,20 @@ def test_a_setting_that_is_not_restored_is_named_and_stays_remembered(lab, tmp_p
     assert restore_remembered(host, "vd0", state) is not None
 
 
+def test_a_program_that_is_just_leaving_the_other_end_is_awaited(lab, tmp_path, drop_object: Path):
+    """A search in a VLAN that was ended by a signal: "vd0 is not restored: {'features.tx-tcp-segmentation':
+    (None, True), …". Meanwhile such features are fixed."""
+    host, state = lab.dut.host, str(tmp_path)
+    remember(host, "vd0", state)
+    apply(host, "vd0", {"features.rxvlan": False})
+    lab.attach(lab.tg, drop_object)
+    assert "features.tx-tcp-segmentation" not in snapshot(host, "vd0").values
+    with ThreadPoolExecutor(1) as meanwhile:
+        leaving = ["sh", "-c", "sleep 1; ip link set dev vg0 xdp off"]
+        meanwhile.submit(lab.tg.host.run, leaving)
+        assert restore_remembered(host, "vd0", state).values == snapshot(host, "vd0").values
+
+
 @pytest.mark.parametrize("error", [UnsupportedError("refused"), HostError("ethtool was killed")])
 def test_a_row_that_cannot_be_written_keeps_no_other_from_being_restored(lab, monkeypatch, error):
     host, write = lab.dut.host, device._write_differences

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
@@ -20,6 +21,7 @@ from xdplab.hosts import Host, Result, run_together
 NAMES_TOLD = 8
 """How many setting names an error lists at most: a NIC has sixty features."""
 
+RELEASE_S = 3.0  # the kernel takes a dead process' program off the link under a lock that others hold, too
 
 OF_MACHINE = ("governor",)
 """Rows of the whole machine, which no run sets. They are compared when a host comes back, but never restored: meanwhile
@@ -154,9 +156,11 @@ def restore(host: Host, interface: str, remembered: Snapshot, now: Values | None
 
     A second pass goes forward: for example, a queue's XPS mask can only return after the queue. Then features that the
     driver switched off by itself are requested again. At each step, the RSS table is written for the queues of that
-    step: the kernel treats another table as the user's choice, and then refuses fewer queues. ``now`` has the current
-    values if they were just read. Raises HostError naming the settings that still differ.
+    step: the kernel treats another table as the user's choice, and then refuses fewer queues. Features of a veth are
+    fixed, without a value, while its other end has a program: that of a killed generator is awaited. ``now`` has the
+    current values if they were just read. Raises HostError naming the settings that still differ.
     """
+    until = time.monotonic() + RELEASE_S
     remembered = remembered.of_device()
     rows = _rows(remembered.values)
     now = _now(host, interface, remembered) if now is None else now
@@ -164,11 +168,13 @@ def restore(host: Host, interface: str, remembered: Snapshot, now: Values | None
         wanted = remembered.with_queues(_queues(now)) if setting.prefix == "rss" else remembered
         if _was_written(setting, host, interface, wanted.values, now):
             now = _now(host, interface, remembered)
-    if _differing(now, remembered):
+    while left := _differing(now, remembered):
         with contextlib.suppress(UnsupportedError, HostError):
             for command in FEATURES.ask_anew(host, interface):
                 tool(host, command.argv)
         now = _now(host, interface, remembered)
+        if time.monotonic() > until or None not in [value for value, _ in left.values()]:
+            break
     if left := _differing(now, remembered):
         raise HostError(
             f"{host.name}: {interface} is not restored: {left}", remedy="set these by hand, or recreate the device"
@@ -332,11 +338,8 @@ def _read_all(rows: Sequence[Setting], host: Host, interface: str) -> Values:
 
 def _now(host: Host, interface: str, remembered: Snapshot) -> Values:
     """Return the current values of the rows that a device had; a row may be gone until a later one is restored."""
-    return _values_of(_rows(remembered.values), host, interface)[0]
-
-
-def _values_of(rows: Sequence[Setting], host: Host, interface: str) -> tuple[Values, dict[str, str]]:
-    return _values_and_refusals(rows, run_together(host, [setting.question(interface) for setting in rows]))
+    rows = _rows(remembered.values)
+    return _values_and_refusals(rows, run_together(host, [setting.question(interface) for setting in rows]))[0]
 
 
 def _values_and_refusals(rows: Iterable[Setting], shown: Iterable[Result]) -> tuple[Values, dict[str, str]]:
