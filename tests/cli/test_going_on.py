@@ -3,6 +3,7 @@
 import gc
 import json
 import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -94,15 +95,21 @@ def test_commands_of_setup_are_quoted_once_and_named_in_each_label(
 
 def test_what_trials_leave_is_collected_while_a_run_goes_on() -> None:
     """With the rare collections of a command, 0.4 MB per 100 trials stayed: `json.dumps` with ``indent`` leaves cycles
-    that hold 100 objects."""
+    that hold 100 objects. Without full ones, 0.16 MB stayed: Python keeps up to 2,000 freed tuples of each length, and
+    `tuple` of a generator, as in `dataclasses.fields`, takes none of them."""
 
     def left() -> int:
         return sum(getattr(one, "__name__", "") == "_iterencode" for one in gc.get_objects())
 
     def measure(seen: object) -> None:
-        for _ in range(300):
+        before = sys.getallocatedblocks()
+        for _ in range(1000):
             json.dumps({}, indent=1)
+            for length in range(1, 11):
+                tuple(number for number in range(length))
         assert left() < 100
+        gc.collect(0)
+        assert sys.getallocatedblocks() - before < 5000
 
     before = gc.get_threshold()
     gc.set_threshold(*FEW_COLLECTIONS)

@@ -109,15 +109,17 @@ def measure_missing(run: Run[Any], measure: Measure, *, new: bool, as_json: bool
             run.complete()
 
 
-COLLECTIONS = (2_000, 10, 10)
+COLLECTIONS = (1_000, 0, 0)
+"""Each third collection may be a full one, which alone empties Python's free lists: so one of 100 trials."""
 
 
 @contextmanager
 def _collecting() -> Iterator[None]:
-    """Look for cycles of objects often, but not among those of the start: each trial leaves about 90 objects, 4 kB,
-    which the rare collections of a short command would let grow for a thousand trials."""
+    """Look for cycles of objects often, but not among those of the start. Each trial leaves 90 objects, 4 kB, in
+    cycles, and 50 tuples, 3 kB, in the free lists: `tuple` of a generator takes none from there, and is freed to it."""
     before = gc.get_threshold()
     gc.freeze()
+    gc.collect()  # none counts as old now: a full collection waits until a quarter as many as were old are new
     gc.set_threshold(*COLLECTIONS)
     try:
         yield
