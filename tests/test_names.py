@@ -28,10 +28,10 @@ def test_no_variable_or_function_has_a_name_that_says_nothing() -> None:
     package = Path(xdplab.__file__).parent
     vague = []
     for path in package.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        fields = {id(field.target) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
-                  for field in node.body if isinstance(field, ast.AnnAssign)}  # fmt: skip
-        for node in ast.walk(tree):
+        fields = set()
+        for node in ast.walk(ast.parse(path.read_text())):  # a class comes before what is in it
+            if isinstance(node, ast.ClassDef):
+                fields |= {id(field.target) for field in node.body if isinstance(field, ast.AnnAssign)}
             stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields
             name = node.id if stored else node.name if isinstance(node, ast.FunctionDef) else ""
             if name.strip("_") in VAGUE:
