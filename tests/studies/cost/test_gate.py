@@ -80,7 +80,7 @@ def test_the_lines_that_changed_are_named_by_their_text() -> None:
     ]
     assert difference.functions.empty
     (change,) = Gate([difference], Fraction(0)).to_json()["differences"]
-    assert [line["name"] for line in change["lines"]] == ["if (ip->ttl < 2)"]
+    assert change["lines"] == [{"name": "if (ip->ttl < 2)", "old": 0, "new": 7, "difference": 7}]
     assert [total["difference"] > 0 for total in change["totals"]] == [True, True, False, False]
 
 
