@@ -62,7 +62,7 @@ class Verdict:
 
 
 def forwarded(row: Row) -> float | None:
-    """Frames forwarded in the window (processed, for drop and pass): the TG's count, else the DUT's."""
+    """Frames forwarded in the window (processed, for actions but tx): the TG's count, else the DUT's."""
     if not returns_frames(row):
         return number(row, "dut_rx_packets")
     received = tg_count(row)

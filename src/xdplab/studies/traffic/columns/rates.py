@@ -136,7 +136,7 @@ RATE: tuple[Column[TrialSource], ...] = (
     Column("offered_pps", "float", "rate", "tx_packets / window",
            lambda t: t.summary.tx_packets / t.summary.duration_s),
     Column("forwarded_pps", "float", "rate",
-           "frames forwarded (for drop and pass: processed) per second, each counted once",
+           "frames forwarded (actions but tx: processed) per second, each counted once",
            _forwarded_pps),
     Column("forwarded_window_s", "float", "time",
            "seconds that forwarded_pps is the mean of: until the frames were counted as the window ended; window_s "
