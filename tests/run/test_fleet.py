@@ -24,6 +24,7 @@ from xdplab.run.fleet_dask import connected
 from xdplab.run.progress import silent
 from xdplab.run.rundir import RunDirectory
 from xdplab.run.state import Attempt, RunState, attempts_of, read_state, record_planned
+from xdplab.run.waiting import warn
 
 PLAN = parse_plan({"name": "t", "repetitions": 4, "blocks": [{"points": {"queues": [1, 2], "accesses": [0, 1]}}]})
 TRIALS = schedule(PLAN, points_of(PLAN, "shared"))
@@ -133,6 +134,14 @@ def test_our_own_workers_listen_on_this_machine_only_and_show_no_local_user_a_pa
         answers = {answer_of(place.port, page) for place in places for page in PAGES}
     assert {place.ip for place in places} == {"127.0.0.1"}
     assert answers <= {0, 404}
+
+
+def test_a_workers_warning_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """It was Python's own, with the path and the text of a line of the code."""
+    with connected(["a"], None) as client:
+        fleet_dask.submit(client, "a", warn, "lab a: another lab measures").result()
+    told = [line for line in capfd.readouterr().err.splitlines() if "another lab" in line]
+    assert told == ["xdplab: waiting: lab a: another lab measures"]
 
 
 class LateClient:

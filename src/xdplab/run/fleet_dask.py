@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import ssl
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Generic, TypeVar
@@ -17,7 +18,7 @@ from distributed import Client, Future, Nanny, Scheduler, SpecCluster, wait
 from distributed.security import Security
 from tornado.iostream import SSLIOStream
 
-from xdplab.errors import LabError
+from xdplab.errors import LabError, ResultsWarning
 from xdplab.run.fleet import NOTHING, BlockResult
 from xdplab.run.state import AnyTrial
 
@@ -56,6 +57,17 @@ def _empty_error_queue() -> None:
 
 
 SSLIOStream.read_from_fd = _read_again  # type: ignore[assignment, method-assign]  # a worker's process preloads this module
+
+
+def dask_setup(_worker: object) -> None:
+    """Show a worker's warnings as the command does, on one line each: Dask calls this where the module is preloaded."""
+    pythons_own = warnings.formatwarning
+
+    def formatted(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:
+        of_python = not issubclass(category, ResultsWarning)
+        return pythons_own(message, category, *where, **more) if of_python else f"xdplab: {message}\n"
+
+    warnings.formatwarning = formatted
 
 
 class DaskFleet(Generic[T]):
