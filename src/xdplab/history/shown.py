@@ -27,13 +27,16 @@ def everywhere(rows: pd.DataFrame) -> Iterator[str]:
 def series(rows: pd.DataFrame, changed: Collection[tuple[str, str]]) -> Iterator[tuple[str, list[dict[str, Any]], str]]:
     """Yield the title, the rows and the `meaning` of each metric and point, in their order."""
     varying = [name for name in (*_AROUND, "window") if rows[name].notna().any() and not _is_shared(rows[name])]
-    for (metric, point), group in rows.groupby(["metric", "point"], sort=False):
-        yield f"{metric}: {point}", [_row(row, varying) for row in records(group)], meaning(group, changed)
+    cells = records(rows)
+    for (metric, point), group in rows.reset_index(drop=True).groupby(["metric", "point"], sort=False):
+        yield f"{metric}: {point}", [_row(cells[place], varying) for place in group.index], meaning(group, changed)
 
 
 def meaning(rows: pd.DataFrame, changed: Collection[tuple[str, str]]) -> str:
     """Say of the rows of a metric and point that nothing has changed, where equal counts or enough runs of one machine
     tell it; what is in ``changed`` has a line of its own."""
+    if len(rows) < 2:
+        return ""
     runs = rows[rows["value"].notna()]
     if len(runs) < 2 or len(runs[["place", *MACHINE]].drop_duplicates()) > 1:
         return ""
