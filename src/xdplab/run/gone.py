@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import warnings
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
+from typing import Any
 
 from xdplab.errors import ResultsWarning
 from xdplab.run.rundir import RunDirectory
-from xdplab.run.state import Attempt, Ended, attempts_of
+from xdplab.run.state import Attempt, Ended
 
 MOST_NAMED = 3
 
@@ -24,14 +25,17 @@ def place_of(attempt: Ended) -> str:
 
 def raw_gone(run: RunDirectory, attempt: Attempt) -> bool:
     """True if raw files of a measured attempt are missing or truncated."""
-    if attempt.status != "measured":
-        return False
+    return attempt.status == "measured" and _differ(f"{run.path}/raw/{place_of(attempt)}", attempt.files)
+
+
+def _differ(path: str, files: Mapping[str, int]) -> bool:
+    """True if files of a folder are missing or have other sizes."""
     try:
-        folder = os.open(f"{run.path}/raw/{place_of(attempt)}", os.O_PATH | os.O_DIRECTORY)
+        folder = os.open(path, os.O_PATH | os.O_DIRECTORY)
     except OSError:
-        return bool(attempt.files)
+        return bool(files)
     try:  # a run of ten thousand trials has hundreds of thousands of files
-        return any(os.stat(name, dir_fd=folder).st_size != size for name, size in attempt.files.items())
+        return any(os.stat(name, dir_fd=folder).st_size != size for name, size in files.items())
     except OSError:
         return True
     finally:
@@ -58,20 +62,28 @@ class RawSeen:
 
 
 def look_at_raw(run: RunDirectory) -> RawSeen:
-    """Look at every raw file."""
-    folders, moments, gone = [], array("q"), []
-    for attempt in attempts_of(run, without=["facts"]):
-        if attempt.status == "measured" and attempt.files:
-            place = place_of(attempt)
-            for below in _folders_of(*attempt.files):
-                folders.append(place + below)
-                # before its files: it may change meanwhile
-                moments.append(_changed_ns(f"{run.path}/raw/{place}{below}"))
-                if moments[-1] < 0:
-                    break  # its files are gone with it
-            if moments[-1] < 0 or raw_gone(run, attempt):
-                gone.append(place)
+    """Look at every raw file; the journal's list of an attempt's files is read only if its folder is there."""
+    raw, folders, moments, gone = f"{run.path}/raw/", [], array("q"), []
+
+    def without(event: Mapping[str, Any]) -> Sequence[str]:
+        return ("facts",) if os.path.lexists(raw + _place_in(event)) else ("facts", "files")
+
+    for event in run.journal.events("finished", without=without):
+        if event["status"] != "measured" or not event.get("files", True):
+            continue
+        place, files = _place_in(event), event.get("files", {})
+        for below in _folders_of(*files):
+            folders.append(place + below)
+            moments.append(_changed_ns(raw + place + below) if files else -1)  # before its files, which may change
+            if moments[-1] < 0:
+                break  # its files are gone with it
+        if moments[-1] < 0 or _differ(raw + place, files):
+            gone.append(place)
     return RawSeen(folders, _sum(moments), gone)
+
+
+def _place_in(event: Mapping[str, Any]) -> str:
+    return f"{event['trial_id']}/{event['attempt']}"
 
 
 @lru_cache(maxsize=256)  # the attempts of a run have files of the same names

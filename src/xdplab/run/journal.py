@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -29,6 +29,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """What a journal may call a run, a trial, a program: a part of a path that leads nowhere else."""
 _MOST = 10**15
 Schema = Mapping[str, Any]
+Without = Sequence[str] | Callable[[Mapping[str, Any]], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class CheckedLines:
 
     def take(self, line: bytes, begun: re.Match[bytes] | None) -> dict[str, Any]:
         """Return the event of the next line, of an attempt that has ``begun`` so its trial. Raises NotAnEventError."""
-        event = _trial_in(begun) if begun else _checked(line)
+        event = _attempt_in(begun) if begun else _checked(line)
         self._require_sense(event)
         if event["event"] not in OF_TRIALS:
             self.places.append(self.size)
@@ -164,22 +165,23 @@ _ATTEMPT = re.compile(
 _FILES = b',"files":'
 
 
-def _trial_in(begun: re.Match[bytes]) -> dict[str, Any]:
-    kind = "started" if begun[4] is None else "finished"
-    return {"event": kind, "time": float(begun[1]), "trial_id": begun[2].decode(), "attempt": int(begun[3])}
-
-
-def _read_on(line: bytes, event: dict[str, Any], begun: re.Match[bytes], without: Sequence[str]) -> dict[str, Any]:
-    """Return the event of a finished attempt with all but what it is to be ``without``. Raises NotAnEventError."""
-    if "facts" not in without:
-        return _checked(line)
-    status, reason, duration_s, wall_s = begun.groups()[3:]
-    event |= {
+def _attempt_in(begun: re.Match[bytes]) -> dict[str, Any]:
+    """Return the event of an attempt without its facts and files."""
+    when, trial_id, attempt, status, reason, duration_s, wall_s = begun.groups()
+    kind = "finished" if status else "started"
+    event = {"event": kind, "time": float(when), "trial_id": trial_id.decode(), "attempt": int(attempt)}
+    return event if status is None else event | {
         "status": status.decode(), "reason": None if reason is None else reason.decode(),
         "duration_s": float(duration_s), "wall_s": None if wall_s is None else float(wall_s),
     }  # fmt: skip
-    if "files" in without:
-        return event
+
+
+def _read_on(line: bytes, event: dict[str, Any], without: Without) -> dict[str, Any]:
+    """Return the event of a finished attempt with all but what it is to be ``without``. Raises NotAnEventError."""
+    if "files" in (lacks := without(event) if callable(without) else without):
+        return event | {"files": {}} if line.endswith(_FILES + b"{}}\n") else event
+    if "facts" not in lacks:
+        return _checked(line)
     try:
         files = FILES.validator.validate_json(line[line.rindex(_FILES) + len(_FILES) : -2], strict=True)
     except ValueError:  # another field is the last one, or it is damaged
@@ -277,19 +279,20 @@ class Journal:
         self._cut(end)
         deque(self.events(), maxlen=0)
 
-    def events(self, *kinds: str, without: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    def events(self, *kinds: str, without: Without = ()) -> Iterator[dict[str, Any]]:
         """Yield every whole line, or those of these ``kinds``. What is read of a line that was not ``checked`` is.
 
-        Attempts may be ``without`` facts, or facts and files. Raises ResultsError for a line that is no event.
+        Attempts may be ``without`` facts, or facts and those files that there are, all or those for which a function
+        of the event says so. Raises ResultsError for a line that is no event.
         """
         for number, place, line in self._lines(of_trials=not kinds or not {*OF_TRIALS}.isdisjoint(kinds)):
             try:
                 begun = _ATTEMPT.match(line) if line.endswith(b"}\n") else None
                 with _READS:
                     event = self.checked.take(line, begun) if place == self.checked.size else None
-                event = event or (_trial_in(begun) if begun else parsed(line))
+                event = event or (_attempt_in(begun) if begun else parsed(line))
                 if not kinds or event["event"] in kinds:
-                    yield _read_on(line, event, begun, without) if begun and begun[4] else event
+                    yield _read_on(line, event, without) if begun and "status" in event else event
             except NotAnEventError as error:
                 raise ResultsError(
                     f"{self.path}: line {number} is not an event: {error}",

@@ -170,8 +170,8 @@ def _derive(run: RunDirectory, before: Before) -> Tables:
 def _current(run: RunDirectory, before: Before) -> dict[str, pd.DataFrame]:
     """Return the rows that stay: those of the first attempts, by the rules of now. What is said of a load that is a
     share of a PDR may change with the searches that the run has."""
-    attempts = islice(attempts_of(run, without=["facts"]), before.current)
-    keys = [(attempt.trial_id, attempt.attempt) for attempt in attempts]
+    events = islice(run.journal.events("finished", without=["facts", "files"]), before.current)
+    keys = [(event["trial_id"], event["attempt"]) for event in events]
     names = {TRIALS: COLUMNS, SAMPLES_FILE: SAMPLES}
     if keys and not stored(run) and keys == list(zip(*(before.tables[TRIALS][name] for name in KEY), strict=True)):
         return {name: before.tables[name][[column.name for column in table]] for name, table in names.items()}
