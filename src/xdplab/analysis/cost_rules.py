@@ -12,7 +12,7 @@ import pandas as pd
 
 from xdplab.analysis.findings import Finding, files_of, points_of
 from xdplab.analysis.intervals import CONFIDENCE, t_quantile
-from xdplab.analysis.series import by_series, first_label, rows_where, valid
+from xdplab.analysis.series import by_series, first_label, places_by, rows_where, valid
 from xdplab.analysis.values import Row, is_null, number, records, text, three_digits
 
 TESTRUN_TOLERANCE = 0.15
@@ -66,7 +66,7 @@ def checked(trials: pd.DataFrame) -> list[Checked]:
     for label, rows in by_series(rows_with_both):
         apart = (rows["access_ns"] - rows["testrun_ns"]).astype(float)
         packet_ns = (1e9 * rows["dut_cpus"].fillna(1) / rows["forwarded_pps"]).astype(float)
-        by_n = [(group, apart[group.index], packet_ns[group.index].mean()) for _, group in rows.groupby("accesses")]
+        by_n = [(rows.iloc[at], apart.iloc[at], packet_ns.iloc[at].mean()) for _, at in places_by(rows["accesses"])]
         freedom = sum(len(values) - 1 for _, values, _ in by_n)
         squares = sum(((values - values.mean()) ** 2).sum() / scale**2 for _, values, scale in by_n)
         share = sqrt(squares / freedom) if freedom else inf

@@ -86,14 +86,15 @@ def pooled_cv(spreads: Sequence[Spread]) -> float:
 
 def places(rows: pd.DataFrame, value: str) -> list[SeriesPoint]:
     """Return a series' N with their means; two lucky repetitions do not make an error smaller than the pooled one."""
-    groups = [(accesses, group) for accesses, group in rows_where(rows, rows[value].notna()).groupby("accesses")]
+    measured = rows_where(rows, rows[value].notna())
+    groups = [(accesses, measured.iloc[at]) for accesses, at in places_by(measured["accesses"])]
     spreads = [of_one_point(group, value) for _, group in groups]
     pooled = pooled_cv(spreads)
     result = []
     for (accesses, group), spread in zip(groups, spreads, strict=True):
         cv = max((c for c in (spread.cv, pooled) if not isnan(c)), default=nan)
         error = spread.mean * cv / sqrt(spread.n) if spread.mean else 0.0
-        result.append(SeriesPoint(int(float(str(accesses))), spread, error, group))
+        result.append(SeriesPoint(int(accesses), spread, error, group))
     return result
 
 
@@ -150,7 +151,7 @@ def latency_is_a_ring(trials: pd.DataFrame) -> Iterator[Finding]:
     """Little's law: latency x rate is the number of frames in flight; if it equals a ring's depth, the ring causes the
     latency. Repetitions are looked at one by one: another may have had another depth."""
     for label, rows in by_series(valid(trials)):
-        filled = rows[rows["latency_mean_ns"].gt(0) & rows["forwarded_pps"].gt(0)]
+        filled = rows_where(rows, rows["latency_mean_ns"].gt(0) & rows["forwarded_pps"].gt(0))
         for fills in _same_rings(filled):
             shown = filled.iloc[np.concatenate([fill.places for fill in fills])]
             entries = float(np.mean([fill.entries for fill in fills]))
@@ -226,7 +227,7 @@ def plateaus(trials: pd.DataFrame) -> Iterator[Finding]:
     for label, rows in by_series(valid(trials)):
         if rows["rate_requested_pps"].notna().any():
             continue
-        points = places(rows[rows["forwarded_pps"] > 0], "forwarded_pps")
+        points = places(rows_where(rows, rows["forwarded_pps"] > 0), "forwarded_pps")
         flat = [place for place in points if abs(place.spread.mean / points[0].spread.mean - 1) <= FLAT]
         if len(flat) < 2 or flat != points[: len(flat)]:
             continue

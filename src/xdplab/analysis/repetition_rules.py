@@ -150,8 +150,8 @@ def _apart_of(alike: pd.DataFrame) -> Iterator[Finding]:
     for places in _of_points(alike):
         places = places[np.argsort(rates_of_rows[places], kind="stable")]
         rates = rates_of_rows[places]
-        elsewhere = _elsewhere(spreads, {alike["point_id"].iloc[places[0]]})
-        apart = _apart(rates, elsewhere) or _proved(rates, alike["testrun_raw_ns"].iloc[places])
+        point = alike["point_id"].iloc[places[0]]
+        apart = _apart(rates, spreads, point) or _proved(rates, alike["testrun_raw_ns"].iloc[places])
         if apart is None:
             continue
         ordered, (place, gap) = alike.iloc[places], apart
@@ -169,20 +169,20 @@ def _apart_of(alike: pd.DataFrame) -> Iterator[Finding]:
         )
 
 
-def _apart(rates: Rates, elsewhere: pd.DataFrame) -> tuple[int, float] | None:
-    """Return the place of the one sorted rate that is apart, and its distance from the nearest other one.
+def _apart(rates: Rates, spreads: pd.DataFrame, point: object) -> tuple[int, float] | None:
+    """Return the place of the one sorted rate of a point that is apart, and its distance from the nearest other one.
 
-    ``elsewhere``: the spreads of the run's other points. By ranges alone, one of three repetitions would often be apart
-    by chance.
+    ``spreads``: those of the run's points. By ranges alone, one of three repetitions would often be apart by chance.
     """
     if len(rates) < 3:
         return None
     ends = {0: (rates[1] - rates[0], np.ptp(rates[1:])), len(rates) - 1: (rates[-1] - rates[-2], np.ptp(rates[:-1]))}
     place, (gap, width) = max(ends.items(), key=lambda end: end[1][0])
+    if not (gap > APART * np.median(rates) and gap > APART_WIDTHS * width):
+        return None  # most: what follows looks at all points
     others = np.log(np.delete(rates, place))
     away = abs(float(np.log(rates[place]) - others.mean()))
-    unusual = away > _by_chance(others, elsewhere)
-    return (place, float(gap)) if unusual and gap > APART * np.median(rates) and gap > APART_WIDTHS * width else None
+    return (place, float(gap)) if away > _by_chance(others, _elsewhere(spreads, {point})) else None
 
 
 def _proved(rates: Rates, test_runs: pd.Series) -> tuple[int, float] | None:
@@ -235,6 +235,8 @@ def repetition_classes(trials: pd.DataFrame) -> Iterator[Finding]:
         resolved = (lines.points >= 3) & ~np.isnan(lines.c_se)
         costs = zip(lines.c[resolved].tolist(), lines.c_se[resolved].tolist(), strict=True)
         slopes = dict(zip(repetition[resolved].tolist(), costs, strict=True))
+        if len(_split(slopes, 0.0)) < 2:  # most: what follows looks at all points
+            continue
         others = _elsewhere(spreads, set(rows["point_id"]))["spread"]
         classes = _split(slopes, _usual(others) if len(others) >= OTHER_POINTS else 0.0)
         if len(classes) < 2:

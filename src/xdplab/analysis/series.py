@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -218,10 +219,10 @@ def by_series(trials: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     counted = with_baselines(with_keys(rows_where(trials, trials["accesses"].notna())))
     if counted.empty:
         return
-    keys = series_of(counted)
-    groups = [("", counted)] if keys.nunique() == 1 else counted.groupby(keys, sort=False)
-    for _, rows in groups:
-        yield first_label(rows), rows.sort_values("accesses", kind="stable")
+    series, accesses = pd.factorize(series_of(counted))[0], counted["accesses"].to_numpy(dtype=float)
+    ordered, ends = counted.take(np.lexsort((accesses, series))), np.cumsum(np.bincount(series)).tolist()
+    for start, end in pairwise([0, *ends]):
+        yield first_label(rows := ordered.iloc[start:end]), rows
 
 
 def label_of(row: Row) -> str:
