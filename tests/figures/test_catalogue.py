@@ -162,6 +162,14 @@ def test_what_a_users_program_does_not_have_is_not_said_of_it() -> None:
     assert "working set" not in caption(view("programs", both))
 
 
+def test_a_point_whose_baseline_is_missing_is_drawn() -> None:
+    """A run that was stopped, or whose baseline failed: the mode was in no figure, and nothing told why."""
+    both = synthetic.run(vary={"accesses": [0, 100], "mode": ["native", "generic"]})
+    trials = both[both["mode"].eq("native") | both["accesses"].eq(100)]
+    marks = view("throughput", trials).marks.query("kind == 'line'")
+    assert set(zip(marks["panel"], marks["x"], strict=True)) == {("native", 0), ("native", 100), ("generic", 100)}
+
+
 def test_a_setting_that_goes_with_the_one_on_an_axis_is_named() -> None:
     """Frames of 128 bytes alone had IPv6 and a tag, and their bar stood beside others as if only the size differed."""
     plain = synthetic.run(vary={"frame_bytes": [64]}, accesses=0, ip_version=4, vlan="none")

@@ -73,13 +73,17 @@ def _by_accesses(trials: pd.DataFrame, value: str) -> pd.DataFrame:
 
 
 def _lines(trials: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Keep the series with two or more N, if there are any: a single N (a baseline by size) makes no line."""
+    """Leave out series of N = 0 alone (a baseline by size) if others have two or more N: they make no line.
+
+    A series of one other N stays: its baseline is missing, and so would be the point.
+    """
     held = key_of(trials, SERIES)
     shown = is_believable(trials, value)
-    counts = trials["accesses"][shown].groupby(held[shown]).nunique()
-    if counts.max() < 2:
+    of_each = trials["accesses"][shown].groupby(held[shown])
+    if of_each.nunique().max() < 2:
         return trials
-    return rows_where(trials, ~(shown & held.isin(counts.index[counts < 2])))
+    most = of_each.max()
+    return rows_where(trials, ~(shown & held.isin(most.index[most.eq(0)])))
 
 
 def _throughput(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:
