@@ -75,13 +75,21 @@ def test_two_cpus_at_work_count_twice() -> None:
     assert "not recorded" in reasons(unknown, 1600)["ns_per_packet"]
 
 
-@pytest.mark.parametrize(("counted", "known"), [(2, True), (1, False), (None, False)])
-def test_a_cpu_that_counts_for_one_n_alone_makes_no_cost(counted: int | None, known: bool) -> None:
+@pytest.mark.parametrize(("counted", "alike"), [(2, True), (1, False), (None, False)])
+def test_a_cpu_that_counts_for_one_n_alone_makes_no_cost(counted: int | None, alike: bool) -> None:
     """One at 49 % of the busiest one's time with N = 1600, and at 51 % with N = 0: the access cost was below 0."""
     trials = synthetic.run(vary=ONE | {"queues": [2]}, workload="chase", repetitions=1).astype({"dut_cpus": "Int64"})
     found = derive(trials.assign(dut_cpus=trials["dut_cpus"].mask(trials["accesses"].eq(1600), counted)))
-    assert found.set_index("accesses")["access_ns"].notna().to_dict() == {0: False, 100: True, 1600: known}
-    assert found.set_index("accesses")["ns_per_packet"].notna().to_dict() == {0: True, 100: True, 1600: known}
+    assert found.set_index("accesses")["access_ns"].notna().to_dict() == {0: False, 100: True, 1600: alike}
+    assert found.set_index("accesses")["ns_per_packet"].notna().to_dict() == {0: True, 100: True, 1600: alike}
+
+
+def test_a_time_is_not_compared_with_n_0_that_the_generator_limits() -> None:
+    trials = synthetic.run(vary=ONE | {"queues": [2]}, workload="chase", repetitions=1).astype({"dut_cpus": "Int64"})
+    zero = trials["accesses"].eq(0)
+    limits = trials["limited_by"].mask(zero, "generator")
+    found = derive(trials.assign(limited_by=limits, dut_cpus=trials["dut_cpus"].mask(zero, 1)))
+    assert found.set_index("accesses")["ns_per_packet"].notna().to_dict() == {0: False, 100: True, 1600: True}
 
 
 def test_testrun_is_less_that_of_n0_and_does_not_drift_when_derived_again() -> None:

@@ -136,7 +136,7 @@ COST = "cost {}".format
         ([COST(n) for n in (10, 12, 11, 60, 59, 63, 62)], (), [3]),  # more than half of the step, whatever others do
         ([COST(n) for n in (10, 12, 12, 60, 60, 63, 62)], ("--step", "2"), [1]),
         ([COST(27), "broken", COST(27), "broken", COST(39), "broken", COST(39)], (), [3, 4]),
-        ([COST(27), COST(27), "broken", "varies", None, "range 27", "drops 27", COST(39)], (), [6, 7]),
+        ([COST(27), COST(27), "broken", "varies", None, "range 27", "drops 27", COST(39)], (), [2, 3, 4, 5, 6, 7]),
         ([COST(27), COST(27), None, None, COST(39), "broken", COST(39)], (), [2, 3, 4]),
         (["range 27", "range 27", "range 30"], (), [2]),  # the parts that are exact at both ends
     ],

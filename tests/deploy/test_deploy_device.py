@@ -198,7 +198,7 @@ def test_a_program_that_is_just_leaving_the_other_end_is_awaited(lab, tmp_path, 
     (None, True), …". Meanwhile such features are fixed."""
     host, state = lab.dut.host, str(tmp_path)
     remember(host, "vd0", state)
-    apply(host, "vd0", {"features.rxvlan": False})
+    apply(host, "vd0", {"features.rxvlan": False, "features.tx-tcp-segmentation": False})
     lab.attach(lab.tg, drop_object)
     assert "features.tx-tcp-segmentation" not in snapshot(host, "vd0").values
     with ThreadPoolExecutor(1) as meanwhile:

@@ -594,9 +594,11 @@ def differences(run: Path) -> dict[str, list[str]]:
     attempts, rows = [a for a, _ in pairs], [row for _, row in pairs]
     mine = {column: ([value(a) for a in attempts], tolerance) for column, (value, tolerance) in COLUMNS.items()}
     mine |= {column: (values(attempts), EXACT) for column, values in ACROSS.items()}
-    alike = to_baseline(cpus_at_work)(attempts)
-    mine["ns_per_packet"] = [ns_per_packet(a, row) for a, row in zip(attempts, rows, strict=True)], EXACT
-    for column in ("ns_per_packet", "access_ns"):  # a difference of CPUs to N = 0 is none of the accesses
+    times = {a.folder: ns_per_packet(a, row) for a, row in pairs}
+    mine["ns_per_packet"] = [*times.values()], EXACT
+    timed = to_baseline(lambda a: None if times[a.folder] is None else cpus_at_work(a))(attempts)
+    # a difference of CPUs to N = 0 is none of the accesses
+    for column, alike in (("ns_per_packet", timed), ("access_ns", to_baseline(cpus_at_work)(attempts))):
         values, tolerance = mine[column]
         mine[column] = [None if apart else value for value, apart in zip(values, alike, strict=True)], tolerance
     return {

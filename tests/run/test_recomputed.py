@@ -37,7 +37,10 @@ def test_each_column_of_the_sample_is_what_its_raw_files_say(sample: Path) -> No
 def test_each_column_of_a_recorded_run_is_what_its_raw_files_say(name: str, tmp_path: Path) -> None:
     folder = unpacked(RECORDED[name].archive, tmp_path) / name
     open_run(folder).keep_tables()
-    assert [line for lines in recomputed.differences(folder).values() for line in lines] == []
+    assert {recomputed.unknown(a.point) for a, _ in recomputed.attempts_of(folder)} == {None}
+    found = recomputed.differences(folder)
+    assert len(found) > 80
+    assert [line for lines in found.values() for line in lines] == []
 
 
 @pytest.mark.parametrize("name", ["programs", "ports"])

@@ -68,7 +68,7 @@ def ns_per_packet(trial: WithBaselines) -> float:
         raise Absent(_limited(row, "the rate is not the DUT's"))
     _require_full_load(row)
     _require_sent_back(row)
-    _require_cpus_of(trial)
+    _require_cpus_of([base for base in trial.baselines if text(base, "limited_by") in ("dut", "shared_cpu")], row)
     return _known_cpu_ns(row)
 
 
@@ -88,20 +88,20 @@ def access_ns(trial: WithBaselines) -> float:
     shown = [base for base in trial.baselines if _costs_show(base)]
     if not shown:
         raise Absent("N = 0 is not limited by the DUT" if trial.baselines else _NO_BASELINE)
-    _require_cpus_of(trial)
+    _require_cpus_of(shown, row)
     with_work, zeros = _known_cpu_ns(row), [zero for base in shown if (zero := cpu_ns(base)) is not None]
     if not zeros:
         raise Absent("N = 0 has no time per packet: nothing was forwarded, or its CPUs were not recorded")
     return with_work - sum(zeros) / len(zeros)
 
 
-def _require_cpus_of(trial: WithBaselines) -> None:
+def _require_cpus_of(baselines: Sequence[Row], row: Row) -> None:
     """A CPU counts from half of the busiest one's time on: with uneven queues it may count for one N and not for
     another, and the difference of two times, and a line through them, would be of the CPU."""
-    own, zeros = work_cpus(trial.row), [cpus for base in trial.baselines if (cpus := work_cpus(base))]
-    if number(trial.row, "accesses") and own and zeros and own not in zeros:
+    cpus, zeros = work_cpus(row), [zero for base in baselines if (zero := work_cpus(base))]
+    if number(row, "accesses") and cpus and zeros and cpus not in zeros:
         raise Absent(
-            f"CPUs that did the work: {own:g}, and {zeros[0]:g} with N = 0: the difference is not of the accesses alone"
+            f"CPUs that did the work: {cpus:g}, with N = 0 {zeros[0]:g}: the difference is not of the accesses alone"
         )
 
 
@@ -175,11 +175,11 @@ def _known_cpu_ns(row: Row) -> float:
 ACROSS_TRIALS: tuple[Column[WithBaselines], ...] = (
     Column("ns_per_packet", "float", "time",
            "1e9 x (CPUs that do DUT work - other_busy_cores) / forwarded_pps; null unless the DUT or the shared CPU is "
-           "the limit",
+           "the limit, and if more or fewer CPUs did the work of N = 0",
            ns_per_packet),
     Column("access_ns", "float", "time",
            "all N accesses of a packet: 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, "
-           "per CPU and less what other work took",
+           "per CPU and less what other work took; null if more or fewer CPUs did the work of N = 0",
            access_ns),
     Column("testrun_ns", "float", "time",
            "all N accesses of a packet: testrun_raw_ns minus that of N = 0; null for a user's program",

@@ -224,15 +224,13 @@ class KeptCosts:
 @dataclass(frozen=True)
 class Threshold:
     """Where bad begins: at ``at`` instructions, which the bad end reaches from ``good`` on. ``parts``: what is counted,
-    the whole, or those of its parts that are exact at both ends. ``alike``: the parts that cost the same at both: a
-    candidate that has one to a range is judged by the others."""
+    the whole, or those of its parts that are exact at both ends."""
 
     good: Case
     parts: tuple[str, ...]
     at: Fraction
     rises: bool
     over_kernels: bool
-    alike: tuple[str, ...] = ()
 
     @classmethod
     def between(cls, good: Case, bad: Case, step: float | None, *, over_kernels: bool) -> Threshold:
@@ -250,8 +248,7 @@ class Threshold:
         wanted = abs(high - low) / 2 if step is None else Fraction(step)
         if wanted > abs(high - low) or wanted <= 0:
             raise PlanError(f"--step {step:g}: the ends differ by {float(abs(high - low)):g} instructions")
-        alike = tuple(name for name, cost in good.totals.items() if name != WHOLE and bad.totals.get(name) == cost)
-        return cls(good, parts, low + (wanted if high > low else -wanted), high > low, over_kernels, alike)
+        return cls(good, parts, low + (wanted if high > low else -wanted), high > low, over_kernels)
 
     @classmethod
     def above(cls, good: Case, step: Fraction) -> Threshold:
@@ -264,21 +261,14 @@ class Threshold:
         """Raises UnsupportedError where a part that is judged holds to a range only, or the packets are others."""
         if why := unlike(self.good, case, over_kernels=self.over_kernels):
             raise UnsupportedError(f"not comparable: {why}")
-        totals = dict(case.totals)
-        if WHOLE in self.parts and WHOLE not in totals:
-            totals = {name: self.good.totals[name] for name in self.alike} | totals
-            if totals.keys() >= self.good.totals.keys() - {WHOLE}:
-                totals[WHOLE] = sum(totals.values(), Fraction())
-        if inexact := [name for name in self.parts if name not in totals]:
+        if inexact := [name for name in self.parts if name not in case.totals]:
             raise UnsupportedError(f"{', '.join(inexact)}: holds to a range only")
-        return sum((totals[name] for name in self.parts), Fraction())
+        return sum((case.totals[name] for name in self.parts), Fraction())
 
     def verdict(self, case: Case) -> Judged:
         cost = self.cost(case)
         is_bad = cost >= self.at if self.rises else cost <= self.at
-        lent = [name for name in self.alike if name not in case.totals] if WHOLE in self.parts else []
         which = "" if {WHOLE, PATH} & {*self.parts} else f" ({' and '.join(self.parts)} alone)"
-        which += f" ({' and '.join(lent)}, which holds to a range, as at both ends)" if lent else ""
         return Judged("bad" if is_bad else "good", f"{float(cost):.3f} instructions{which}", float(cost))
 
 

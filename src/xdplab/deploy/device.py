@@ -21,8 +21,6 @@ from xdplab.hosts import Host, Result, run_together
 NAMES_TOLD = 8
 """How many setting names an error lists at most: a NIC has sixty features."""
 
-RELEASE_S = 3.0  # the kernel takes a dead process' program off the link under a lock that others hold, too
-
 OF_MACHINE = ("governor",)
 """Rows of the whole machine, which no run sets. They are compared when a host comes back, but never restored: meanwhile
 `doctor --tune`, another lab's too, may have changed them."""
@@ -156,11 +154,10 @@ def restore(host: Host, interface: str, remembered: Snapshot, now: Values | None
 
     A second pass goes forward: for example, a queue's XPS mask can only return after the queue. Then features that the
     driver switched off by itself are requested again. At each step, the RSS table is written for the queues of that
-    step: the kernel treats another table as the user's choice, and then refuses fewer queues. Features of a veth are
-    fixed, without a value, while its other end has a program: that of a killed generator is awaited. ``now`` has the
-    current values if they were just read. Raises HostError naming the settings that still differ.
+    step: the kernel treats another table as the user's choice, and then refuses fewer queues. Features of a veth have
+    no value while its other end has a program: that of a killed generator is awaited. ``now``: the values, if they were
+    just read. Raises HostError naming the settings that still differ.
     """
-    until = time.monotonic() + RELEASE_S
     remembered = remembered.of_device()
     rows = _rows(remembered.values)
     now = _now(host, interface, remembered) if now is None else now
@@ -168,13 +165,16 @@ def restore(host: Host, interface: str, remembered: Snapshot, now: Values | None
         wanted = remembered.with_queues(_queues(now)) if setting.prefix == "rss" else remembered
         if _was_written(setting, host, interface, wanted.values, now):
             now = _now(host, interface, remembered)
+    until = time.monotonic() + 3  # the kernel takes a dead process' program off under a lock that others hold
     while left := _differing(now, remembered):
+        _was_written(FEATURES, host, interface, remembered.values, now)
         with contextlib.suppress(UnsupportedError, HostError):
             for command in FEATURES.ask_anew(host, interface):
                 tool(host, command.argv)
         now = _now(host, interface, remembered)
         if time.monotonic() > until or None not in [value for value, _ in left.values()]:
             break
+        time.sleep(0.1)
     if left := _differing(now, remembered):
         raise HostError(
             f"{host.name}: {interface} is not restored: {left}", remedy="set these by hand, or recreate the device"

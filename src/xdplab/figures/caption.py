@@ -24,6 +24,7 @@ from xdplab.text import many
 
 VIRTUAL = ("netns", "vm")
 MOST_REASONS = 3
+MOST_LEVELS = 3
 OF_A_PLACE = ("lab", "arrangement")
 """Factors that every short caption begins with."""
 
@@ -104,7 +105,8 @@ def _held(shown: pd.DataFrame, used: Sequence[str], apart: Sequence[str], *, alw
         if len(values) == 1 and (named or str(values[0]) != factor.level):
             parts.append(factor.label(values[0]))
         elif len(values) > 1 and not of_program(factor) and not always:
-            parts.append(" or ".join(factor.label(value) for value in values))
+            labels = [factor.label(value) for value in values]
+            parts.append(" or ".join(labels) if len(labels) <= MOST_LEVELS else f"{labels[0]} to {labels[-1]}")
     return ", ".join(parts)
 
 

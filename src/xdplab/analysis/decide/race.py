@@ -191,7 +191,7 @@ class Outcome:
 
     @property
     def _lost(self) -> str:
-        return f" ({self.standing.lost} more have no ratio: `xdplab audit` says why)" if self.standing.lost else ""
+        return f" (and {self.standing.lost} without a ratio: `xdplab audit` says why)" if self.standing.lost else ""
 
     def _by_rates(self) -> str:
         return "" if self.more_ns is None else f": {_signed(self.more_ns)} ns per packet"

@@ -74,7 +74,7 @@ class MaximumReceiveRate:
 class PointSearch(MaximumReceiveRate):
     """The result of one point's search; rates in frames per second.
 
-    ``livelock`` is True if more offered load means less forwarded: the MRR is below the PDR. ``latency`` is None
+    ``livelock`` is True if the DUT sends less back at the highest load than at the PDR. ``latency`` is None
     for the reason ``latency_missing``. ``bursts`` and ``histograms`` are in the raw file alone, not in the journal.
     """
 
@@ -155,7 +155,7 @@ class SearchStudy:
             program = replace(trial.point.program, accesses=accesses)
             other = replace(trial, point=replace(trial.point, program=program))
             with self._bench.attached(other, raw, TrialFacts()) as send:
-                return Offered.of(*send(None, self._profile.mrr_s)).received_pps
+                return Offered.of(*send(None, self._profile.mrr_s)).returned_pps
 
         return largest_accesses(throughput, share)
 

@@ -143,10 +143,10 @@ def point_label(trials: pd.DataFrame) -> dict[str, str]:
     for factor in more:
         levels = rows[factor.column]
         parts.append(levels.map(factor.label, na_action="ignore").mask(levels.astype("string").eq(what).fillna(False)))
-    words = zip(*parts, strict=True)
+    rows_of_parts = zip(*parts, strict=True)
     return {
         str(point): ", ".join(str(part) for part in cells if not is_null(part))
-        for point, cells in zip(rows["point_id"], words, strict=True)
+        for point, cells in zip(rows["point_id"], rows_of_parts, strict=True)
     }
 
 
