@@ -27,7 +27,7 @@ def test_a_planted_regression_is_found_by_its_cost(name: str, tmp_path: Path) ->
 @pytest.mark.guest
 def test_git_bisect_run_finds_it_with_a_baseline(tmp_path: Path) -> None:
     (repo := tmp_path / "repo").mkdir()
-    planted = plant(repo, REGRESSIONS["a clock"], random.Random(3), commits=5, broken=1)
+    planted = plant(repo, REGRESSIONS["a clock"], random.Random(12), commits=6, broken=1)
     xdplab = [sys.executable, "-m", "xdplab"]
     git(repo, "checkout", "-q", planted.hashes[0])
     write = [*xdplab, "cost", FILE, "--write", "../good.json", "--out", "../results"]
@@ -35,7 +35,7 @@ def test_git_bisect_run_finds_it_with_a_baseline(tmp_path: Path) -> None:
     git(repo, "bisect", "start", planted.hashes[-1], planted.hashes[0])
     run = ["git", "bisect", "run", *xdplab, "bisect", "--judge", "../good.json", FILE]
     done = subprocess.run(run, cwd=repo, capture_output=True, text=True, check=False)
-    assert planted.hashes[planted.at] in done.stdout, done.stdout + done.stderr
+    assert f"{planted.hashes[planted.at]} is the first bad commit" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.thorough

@@ -93,7 +93,7 @@ class SlowSink(io.BytesIO):
 
 @pytest.mark.thorough
 def test_what_is_passed_through_arrives_whole_at_a_slow_reader(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "STORED_BYTES", 4 << 20)
+    monkeypatch.setattr(process, "STORED_BYTES", 2 << 20)
     sink = SlowSink()
     command = ["sh", "-c", "sleep 1; exec seq 1000000"]  # it is passed through from its first byte on
     done = host.start(command, deadline_s=100).pass_through(sink, io.BytesIO())

@@ -125,7 +125,7 @@ def test_other_files_of_a_run_are_refused_with_their_name(
 def test_what_a_manifest_says_decides_nothing(run: Path) -> None:
     """It is made of the journal, and a stranger's may say anything."""
     good = open_run(SAMPLE)  # its findings are made once
-    for manifest in ("{", '{"sessions": [5]}'):
+    for manifest in ("[]", "{", '{"sessions": [5]}'):
         (run / "manifest.json").write_text(manifest)
         found = good.compare(open_run(run))
         assert found.to_json()["environment"] == [], manifest

@@ -205,15 +205,40 @@ def test_runs_are_shown_as_they_were_counted(counted: Path, argv: list[str]) -> 
     assert (code, argv[0] in error) == (2, True)
 
 
-@pytest.mark.guest
-@pytest.mark.thorough
-def test_each_call_gives_the_same_and_a_kernel_that_is_not_to_be_had_ends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gates_exit_code_tells_whether_a_cost_is_the_baselines(counted: Path, tmp_path: Path) -> None:
+    argv = ["cost", "--resume", str(shutil.copytree(counted, tmp_path / "run"))]
+    baseline = tmp_path / "base.json"
+    assert ending_with_output([*argv, "--write", str(baseline)])[0] == 0
+    programs = json.loads(baseline.read_text())
+    assert ending_with_output([*argv, "--against", str(baseline)])[0] == 0
+    programs[0]["totals"]["whole"] = str(int(programs[0]["totals"]["whole"]) - 1)
+    baseline.write_text(json.dumps(programs))
+    code, output, _ = ending_with_output([*argv, "--against", str(baseline), "--json"])
+    (change,) = validate("cost", output)["against"]["differences"]
+    assert (code, change["program"]) == (1, programs[0]["program"])
+
+
+@pytest.fixture
+def _no_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str, **_: Any) -> None:
         raise LabError(f"kernel {name}: no archive has it")
 
     monkeypatch.setattr("xdplab.labs.vm.kernels.fetch", refuse)
+
+
+@pytest.mark.usefixtures("_no_archive")
+def test_a_kernel_that_is_not_to_be_had_is_a_row_with_its_reason(tmp_path: Path) -> None:
+    argv = ["array:10", "--mode", "test_run", "--kernel", "9.99", "--out", str(tmp_path), "--json"]
+    code, output, error = ending_with_output(["kernels", "report", *argv])
+    assert code == 1, error
+    (packet,) = json.loads(output)["packets"]
+    assert (packet["kernel"], packet["reason"]) == ("9.99", "kernel 9.99: no archive has it")
+
+
+@pytest.mark.guest
+@pytest.mark.thorough
+@pytest.mark.usefixtures("_no_archive")
+def test_each_call_gives_the_same_and_a_kernel_that_is_not_to_be_had_ends_nothing(tmp_path: Path) -> None:
     pages = []
     for name in ("first", "second"):
         page = tmp_path / f"{name}.md"
