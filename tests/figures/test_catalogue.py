@@ -168,6 +168,16 @@ def test_a_point_whose_baseline_is_missing_is_drawn() -> None:
     trials = both[both["mode"].eq("native") | both["accesses"].eq(100)]
     marks = view("throughput", trials).marks.query("kind == 'line'")
     assert set(zip(marks["panel"], marks["x"], strict=True)) == {("native", 0), ("native", 100), ("generic", 100)}
+    failed = both.assign(verdict=both["verdict"].mask(both["mode"].eq("generic") & both["accesses"].eq(100), "invalid"))
+    marks = view("throughput", failed).marks.query("kind == 'line' and value.notna()")
+    assert ("generic", 0) in set(zip(marks["panel"], marks["x"], strict=True))
+
+
+def test_a_factor_that_is_varied_at_one_n_makes_no_panels_of_lone_points() -> None:
+    lines = synthetic.run(vary={"accesses": [0, 100, 1600]})
+    by_size = synthetic.run(vary={"frame_bytes": [64, 700, 1500], "queues": [1, 2]}, accesses=100)
+    marks = view("throughput", pd.concat([lines, by_size], ignore_index=True)).marks.query("kind == 'line'")
+    assert (marks["panel"].nunique(), set(marks["x"])) == (1, {0, 100, 1600})
 
 
 def test_a_setting_that_goes_with_the_one_on_an_axis_is_named() -> None:

@@ -62,14 +62,25 @@ def _require_full_load(row: Row) -> None:
 
 def ns_per_packet(trial: WithBaselines) -> float:
     """Return the service time of one packet, if the DUT or the shared CPU was the limit."""
-    row = trial.row
+    _require_timed(trial.row)
+    _require_cpus_of([base for base in trial.baselines if _is_timed(base)], trial.row)
+    return _known_cpu_ns(trial.row)
+
+
+def _require_timed(row: Row) -> None:
     _require_valid(row)
     if text(row, "limited_by") not in ("dut", "shared_cpu"):
         raise Absent(_limited(row, "the rate is not the DUT's"))
     _require_full_load(row)
     _require_sent_back(row)
-    _require_cpus_of([base for base in trial.baselines if text(base, "limited_by") in ("dut", "shared_cpu")], row)
-    return _known_cpu_ns(row)
+
+
+def _is_timed(row: Row) -> bool:
+    try:
+        _require_timed(row)
+    except Absent:
+        return False
+    return True
 
 
 def access_ns(trial: WithBaselines) -> float:
@@ -101,7 +112,7 @@ def _require_cpus_of(baselines: Sequence[Row], row: Row) -> None:
     cpus, zeros = work_cpus(row), [zero for base in baselines if (zero := work_cpus(base))]
     if number(row, "accesses") and cpus and zeros and cpus not in zeros:
         raise Absent(
-            f"CPUs that did the work: {cpus:g}, with N = 0 {zeros[0]:g}: the difference is not of the accesses alone"
+            f"CPUs that did the work: {cpus:g} here, {zeros[0]:g} with N = 0: a difference is not of the accesses alone"
         )
 
 
@@ -174,8 +185,8 @@ def _known_cpu_ns(row: Row) -> float:
 
 ACROSS_TRIALS: tuple[Column[WithBaselines], ...] = (
     Column("ns_per_packet", "float", "time",
-           "1e9 x (CPUs that do DUT work - other_busy_cores) / forwarded_pps; null unless the DUT or the shared CPU is "
-           "the limit, and if more or fewer CPUs did the work of N = 0",
+           "1e9 x (CPUs that do DUT work - other_busy_cores) / forwarded_pps; null where neither the DUT nor the "
+           "shared CPU is the limit, or other CPUs did the work of such an N = 0",
            ns_per_packet),
     Column("access_ns", "float", "time",
            "all N accesses of a packet: 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, "

@@ -90,7 +90,7 @@ def _repetitions(marks: pd.DataFrame, intervals: str) -> str:
 def _held(shown: pd.DataFrame, used: Sequence[str], apart: Sequence[str], *, always: bool = False) -> str:
     """Name the factors held constant: those that differ from the default, or only those in every caption (``always``).
 
-    Those that tell the figure ``apart`` from others of the run are named with every level. So is, unless ``always``, a
+    Those that tell the figure ``apart`` from others of the run are named with their levels. So is, unless ``always``, a
     setting that differs among the marks and has no axis: it goes with one that has, and would pass for its effect.
 
     A factor that one of the programs does not have, such as a working set, is left out.
@@ -106,7 +106,8 @@ def _held(shown: pd.DataFrame, used: Sequence[str], apart: Sequence[str], *, alw
             parts.append(factor.label(values[0]))
         elif len(values) > 1 and not of_program(factor) and not always:
             labels = [factor.label(value) for value in values]
-            parts.append(" or ".join(labels) if len(labels) <= MOST_LEVELS else f"{labels[0]} to {labels[-1]}")
+            more = [f"{len(labels) - MOST_LEVELS} more"] if len(labels) > MOST_LEVELS else []
+            parts.append(" or ".join(labels[:MOST_LEVELS] + more))
     return ", ".join(parts)
 
 

@@ -72,18 +72,22 @@ def _by_accesses(trials: pd.DataFrame, value: str) -> pd.DataFrame:
     return _lines(need(with_baselines(counted), value, f"no trial has {value}"), value)
 
 
-def _lines(trials: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Leave out series of N = 0 alone (a baseline by size) if others have two or more N: they make no line.
+_BESIDE = ("frame_bytes", "imix", "queues")
 
-    A series of one other N stays: its baseline is missing, and so would be the point.
+
+def _lines(trials: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Leave out series that were tried at one N (by size or queues) if others have two or more: they make no line.
+
+    One of another N than 0 stays where no other of its setting has a line: its baseline is still to be measured.
     """
-    held = key_of(trials, SERIES)
+    held, setting = key_of(trials, SERIES), key_of(trials, tuple(name for name in SERIES if name not in _BESIDE))
     shown = is_believable(trials, value)
-    of_each = trials["accesses"][shown].groupby(held[shown])
-    if of_each.nunique().max() < 2:
+    of_each = trials["accesses"].groupby(held)
+    has_line = trials["accesses"][shown].groupby(held[shown]).nunique().reindex(held).ge(2).to_numpy()
+    if not has_line.any():
         return trials
-    most = of_each.max()
-    return rows_where(trials, ~(shown & held.isin(most.index[most.eq(0)])))
+    alone = of_each.transform("nunique").eq(1) & (of_each.transform("max").eq(0) | setting.isin(setting[has_line]))
+    return rows_where(trials, ~(shown & alone))
 
 
 def _throughput(trials: pd.DataFrame, value: str | None) -> tuple[pd.DataFrame, str]:

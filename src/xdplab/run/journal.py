@@ -178,9 +178,9 @@ def _attempt_in(begun: re.Match[bytes]) -> dict[str, Any]:
 
 def _read_on(line: bytes, event: dict[str, Any], without: Without) -> dict[str, Any]:
     """Return the event of a finished attempt with all but what it is to be ``without``. Raises NotAnEventError."""
-    if "files" in (lacks := without(event) if callable(without) else without):
+    if "files" in (lacks := without(event) if callable(without) else without) and line.endswith(b"}}\n"):
         return event | {"files": {}} if line.endswith(_FILES + b"{}}\n") else event
-    if "facts" not in lacks:
+    if "facts" not in lacks or "files" in lacks:  # or they are not the last field, or damaged
         return _checked(line)
     try:
         files = FILES.validator.validate_json(line[line.rindex(_FILES) + len(_FILES) : -2], strict=True)
@@ -282,8 +282,8 @@ class Journal:
     def events(self, *kinds: str, without: Without = ()) -> Iterator[dict[str, Any]]:
         """Yield every whole line, or those of these ``kinds``. What is read of a line that was not ``checked`` is.
 
-        Attempts may be ``without`` facts, or facts and those files that there are, all or those for which a function
-        of the event says so. Raises ResultsError for a line that is no event.
+        ``without``: what attempts lack, facts, or facts and files (of no files an empty list stays), or a function of
+        the event that tells it. Raises ResultsError for a line that is no event.
         """
         for number, place, line in self._lines(of_trials=not kinds or not {*OF_TRIALS}.isdisjoint(kinds)):
             try:

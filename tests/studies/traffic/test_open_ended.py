@@ -166,7 +166,7 @@ def test_pairs_with_an_invalid_side_are_counted(tmp_path: Path) -> None:
     trials = run_trials_of(run)
     gone_through(run, trials, Disturbed(), Policy(stop=OpenEnded(run, plan, trials)))
     (why,) = [event["why"] for event in run.journal.events("released")]
-    assert "after 8 pairs (3 more have no ratio" in why
+    assert "after 8 pairs (and 3 without a ratio" in why
 
 
 @pytest.mark.parametrize(("limit", "answer"), [("none", "undecided: both carry"), ("shared_cpu", "b and a are equiv")])

@@ -193,7 +193,7 @@ def _mean_bytes(point: Point) -> float:
 def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: float | None = None) -> PointSearch:
     """Return everything one point's search finds, in plain values; rates in frames per second.
 
-    ``livelock`` is true if more offered load means less forwarded: the MRR is below the PDR. ``carried_pps`` is the
+    ``livelock`` is true if the DUT sends less back at the highest load than at the PDR. ``carried_pps`` is the
     capacity of the physical link, null if it has no rate.
     """
     mrr = [offer(None, profile.mrr_s) for _ in range(profile.mrr_repeats)]
