@@ -68,6 +68,7 @@ def ns_per_packet(trial: WithBaselines) -> float:
 
 
 def _require_timed(row: Row) -> None:
+    """Raise Absent if a trial's rate is not the time that its packets take."""
     _require_valid(row)
     if text(row, "limited_by") not in ("dut", "shared_cpu"):
         raise Absent(_limited(row, "the rate is not the DUT's"))
@@ -107,8 +108,8 @@ def access_ns(trial: WithBaselines) -> float:
 
 
 def _require_cpus_of(baselines: Sequence[Row], row: Row) -> None:
-    """A CPU counts from half of the busiest one's time on: with uneven queues it may count for one N and not for
-    another, and the difference of two times, and a line through them, would be of the CPU."""
+    """Raise Absent if another number of CPUs did the work of N = 0. A CPU counts from half of the busiest one's time
+    on, so with uneven queues it may count for one N alone. The difference of two times would then be the CPU's."""
     cpus, zeros = work_cpus(row), [zero for base in baselines if (zero := work_cpus(base))]
     if number(row, "accesses") and cpus and zeros and cpus not in zeros:
         raise Absent(
@@ -185,12 +186,12 @@ def _known_cpu_ns(row: Row) -> float:
 
 ACROSS_TRIALS: tuple[Column[WithBaselines], ...] = (
     Column("ns_per_packet", "float", "time",
-           "1e9 x (CPUs that do DUT work - other_busy_cores) / forwarded_pps; null where neither the DUT nor the "
-           "shared CPU is the limit, or other CPUs did the work of such an N = 0",
+           "1e9 x (CPUs that do DUT work - other_busy_cores) / forwarded_pps; null unless the DUT or the shared CPU is "
+           "the limit; null where N = 0 has such a time, but of another number of CPUs",
            ns_per_packet),
     Column("access_ns", "float", "time",
            "all N accesses of a packet: 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, "
-           "per CPU and less what other work took; null if more or fewer CPUs did the work of N = 0",
+           "per CPU and less what other work took; null where another number of CPUs did the work of N = 0",
            access_ns),
     Column("testrun_ns", "float", "time",
            "all N accesses of a packet: testrun_raw_ns minus that of N = 0; null for a user's program",

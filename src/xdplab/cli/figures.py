@@ -74,7 +74,7 @@ def show(directory: Path, name: str | None, form: str, as_json: bool) -> None:
     if as_json and (name is not None or form not in ("table", "json")):
         raise PlanError("--json prints every table", remedy="omit --table and --format")
     run = RunDirectory.open(directory)
-    kept.progress_of(run)  # reads the journal, whose lines none of the rest checks again
+    kept.progress_of(run)  # first: it checks each line of the journal, and what follows checks none again
     answer = kept.answer_of(run)
     if answer.needs_raw:
         warn_gone(run, kept.gone(run))

@@ -90,8 +90,8 @@ def _repetitions(marks: pd.DataFrame, intervals: str) -> str:
 def _held(shown: pd.DataFrame, used: Sequence[str], apart: Sequence[str], *, always: bool = False) -> str:
     """Name the factors held constant: those that differ from the default, or only those in every caption (``always``).
 
-    Those that tell the figure ``apart`` from others of the run are named with their levels. So is, unless ``always``, a
-    setting that differs among the marks and has no axis: it goes with one that has, and would pass for its effect.
+    Those that tell the figure ``apart`` from others of the run are named with their levels. A setting that differs
+    among the marks and has no axis is named, too, except with ``always``: else it would pass for an effect of the axis.
 
     A factor that one of the programs does not have, such as a working set, is left out.
     """

@@ -73,6 +73,7 @@ def _by_accesses(trials: pd.DataFrame, value: str) -> pd.DataFrame:
 
 
 _BESIDE = ("frame_bytes", "imix", "queues")
+"""Factors that plans vary at one N, beside a line over N of one of their levels."""
 
 
 def _lines(trials: pd.DataFrame, value: str) -> pd.DataFrame:
