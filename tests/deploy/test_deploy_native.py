@@ -138,3 +138,5 @@ def test_a_workload_is_compiled_and_cached(tmp_path: Path):
     assert ctypes.CDLL(library).xdplab_workload(None, None, 2) == 42
     assert build_workload(host, WORKLOAD, cache) == library
     assert build_workload(host, WORKLOAD.replace("40", "50"), cache) != library
+    other = build_workload(host, WORKLOAD.replace("40", "N"), cache, flags=(*native.WORKLOAD_FLAGS, "-DN=50"))
+    assert ctypes.CDLL(other).xdplab_workload(None, None, 2) == 52

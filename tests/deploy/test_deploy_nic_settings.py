@@ -16,7 +16,7 @@ from tests.waiting import until
 from xdplab.deploy.device import Applied, Snapshot, apply, restore, snapshot
 from xdplab.deploy.dpdk import DpdkState, give_back, read_state, set_state, take
 from xdplab.deploy.guarded import DpdkPort, GuardedPort
-from xdplab.deploy.settings import Values, not_understood, read
+from xdplab.deploy.settings import STEERING, XPS, Values, not_understood, read
 from xdplab.deploy.settings_nic import (
     BY_PREFIX,
     SETTINGS,
@@ -311,6 +311,15 @@ def test_each_row_asks_for_all_of_its_values_and_a_hosts_script_restores_them_al
     assert values.keys() - kept.keys() == {"governor.0", "governor.1"}, "the machine's own"
     lines += ["# the script", *restore_lines("eth9", values, SETTINGS).splitlines()]
     assert "\n".join(lines).splitlines() == Path(__file__).with_name("commands.txt").read_text().splitlines()
+
+
+FILES = {"governor", "napi", *(row.prefix for row in (XPS, *STEERING))}  # without one, there is no value
+
+
+@pytest.mark.parametrize("row", sorted({*BY_PREFIX} - FILES))
+def test_what_a_tool_refuses_is_no_value(row: str) -> None:
+    with pytest.raises(UnsupportedError, match="Operation not supported"):
+        BY_PREFIX[row].values_in(Result("dut", ("ethtool",), 1, b"", b"netlink error: Operation not supported", 0.1))
 
 
 # --- DPDK: a tree like the kernel's /sys, and thirty lines behind `tee` that act as the kernel ---

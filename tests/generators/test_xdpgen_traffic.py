@@ -511,6 +511,37 @@ def test_what_cannot_be_is_refused_with_its_reason(traffic_bench: Bench) -> None
         fourth.start()
 
 
+def test_what_it_is_ready_for_is_what_it_was_asked_for(traffic_bench: Bench) -> None:
+    """A run keeps these words as what was sent."""
+    lab = traffic_bench.lab
+    usual: dict[str, Any] = {
+        "engine": "live", "interface": lab.tg_interface, "receive_on": lab.tg_interface, "queues": 1,
+        "queues_reached": 1, "cpus": [0], "streams": 1, "sched_policy": f"SCHED_FIFO:{FIFO}", "frame_bytes": 64,
+        "frame_sizes": None, "vlan": None, "ip_version": 4, "frames": None, "flows": 64, "zipf": 0, "churn": 0,
+        "flow_seed": 1, "rate_requested_pps": None, "burst_frames": 1, "run_id": "beef", "src_mac": lab.tg_mac,
+        "dst_mac": lab.dut_mac, "src_ip": "198.18.0.1", "dst_ip": "198.19.0.1", "src_ip_stride": "0.0.0.0",
+        "dst_ip_stride": "0.0.0.1", "src_port": 1024, "dst_port": 50220, "port_stride": 0, "stamp_every": 1,
+        "max_frames": None, "batch": 60, "bind": None, "need_wakeup": None, "busy_poll_us": None,
+        "busy_poll_missing": None, "settle_s": 0.05, "receives": True, "plain": False, "rx_stamp": "software",
+        "tx_stamp": "software", "tx_offers": "none", "not_held": None,
+    }  # fmt: skip
+    same = {"vlan": 5, "frame_bytes": 72, "max_frames": 9, "busy_poll_us": 50, "need_wakeup": True, "src_port": 7,
+            "src_ip_stride": "0.0.0.2"}  # fmt: skip
+    socket = {"engine": "afxdp", "batch": 256, "bind": "copy", "receives": False, "stamp_every": 4}
+    drawn = {"flows": 3, "zipf": 1.5, "churn": 20.0, "flow_seed": 8}
+    paced = {"frame_bytes": None, "frame_sizes": [64, 512], "rate_requested_pps": 1e4, "burst_frames": 2, "batch": 8}
+    for engine, asked, said in (
+        ("live", {}, {}),
+        ("afxdp", {**same, "receive": False, "stamp": 4}, same | socket),
+        ("live", {**drawn, "imix": (64, 512), "rate_pps": 1e4, "back_to_back": 2}, drawn | paced),
+    ):
+        with traffic_bench.generator(engine, **asked) as generator:
+            ready = generator.start().settings
+        assert ready | {"busy_poll_missing": None} == usual | said, (
+            "whether a socket can be polled depends on the kernel"
+        )
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_generator_starts_where_another_was_just_killed(traffic_bench: Bench, engine: str) -> None:
     """Its program stays on the interface for some ms, until the kernel has removed it."""

@@ -229,8 +229,9 @@ def test_writing_to_what_has_ended_is_an_error(host: Host) -> None:
         process.write_line("hello?")
 
 
-def test_waiting_less_than_it_takes_ends_it(host: Host) -> None:
-    process = host.start(["sleep", "60"], deadline_s=60)
+@pytest.mark.parametrize("command", ["sleep 60", "sleep 60 & exit 0"])
+def test_waiting_less_than_it_takes_ends_it(command: str, host: Host) -> None:
+    process = host.start(["sh", "-c", command], deadline_s=60)
     started = time.monotonic()
     assert process.wait(0.2).timed_out
     assert time.monotonic() - started < 2.0

@@ -270,6 +270,15 @@ def test_an_impostor_is_noticed(stranger: Stranger, common: Path) -> None:
         control.connect_to(where, "lab x", keepers=netns.KEEPERS.users or ())
 
 
+def test_what_follows_an_answer_is_left_for_the_next_reader() -> None:
+    """After `ssh` it is sshd's greeting."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b'{"uid": 5}\nSSH-2.0')
+        asking = control.Control(ours, "netns")
+        assert (asking.ask("ssh"), asking.detach().recv(9)) == ({"uid": 5}, b"SSH-2.0")
+
+
 def test_a_keeper_sees_that_its_connection_is_closed() -> None:
     ours, keepers = socket.socketpair()
     with ours, keepers:

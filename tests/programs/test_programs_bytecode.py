@@ -121,6 +121,12 @@ def test_the_walk_goes_on_where_the_last_packet_stopped_and_reaches_every_word(c
     assert set(offsets) == {64 + 8 * word for word in range(512)}
 
 
+def test_a_packet_that_ends_with_the_map_is_followed_by_its_first_keys(cache):
+    spec = ProgramSpec("lookup", 25, map_type="hash", entries=100, hit=1)  # only key 0 has an entry
+    counts = count_bytecode(build(spec, cache).image, spec, [60] * 6)
+    assert [count.loads for count in counts] == [1, 0, 0, 0, 1, 0]
+
+
 def test_short_and_long_frames_are_read_to_their_last_byte(cache):
     image = build(ProgramSpec("packet", 12800), cache).image
     machine = Interpreter(image, {})
@@ -305,7 +311,7 @@ class Memory:
     ],
 )  # fmt: skip
 def test_memory_is_read_and_written_as_the_kernel_does(insn, register, data, text) -> None:
-    memory, registers = Memory(), [0x14131211, 0x108, 0xF, 0]
+    memory, registers = Memory(), [0x9914131211, 0x108, 0xF, 0]  # of r0, 32 bits are compared
     expected = registers.copy()
     if register is not None:
         expected[register[0]] = register[1]

@@ -223,7 +223,8 @@ def test_a_lab_is_reached_on_both_sides_while_it_is_brought_up(monkeypatch: pyte
     ("where", "last", "measures"),
     [
         (Where(), [], "the lab of its plan"),
-        (Where(lab="netns:x", steal=True), ["netns:b", "netns:c"], "shared"),
+        (Where(), ["netns:b", "netns:c"], "shared"),
+        (Where(lab="netns:x", steal=True), ["netns:b", "netns:c"], "one"),
         (Where(labs=("netns:d",)), [], "given"),
         (Where(lab="netns:x", steal=True), [], "one"),
     ],
@@ -236,7 +237,7 @@ def test_a_run_goes_on_where_it_was_measured_unless_told_otherwise(
         run.record("shared", labs=labs, scheduler=None)
     monkeypatch.setattr(kind, "use_lab", lambda name: nullcontext(f"{name} is up"))
     monkeypatch.setattr(kind, "fleet", SimpleNamespace(joined=lambda labs, *_: nullcontext(tuple(labs))))
-    with kind.at(TRAFFIC.run(run), where if measures != "shared" else Where()) as place:
+    with kind.at(TRAFFIC.run(run), where) as place:
         expected = {"shared": tuple(last), "given": ("netns:d",)}.get(measures)
         if expected:
             assert place == expected

@@ -303,7 +303,7 @@ def test_a_switch_that_attaching_changed_ends_the_trial(
         module.read_device(context, TrialFacts())
 
 
-@pytest.mark.parametrize(("name", "kept"), [("a_name_of_sixteen", "a_name_of_sixte"), ("of_15_characters", None)])
+@pytest.mark.parametrize(("name", "kept"), [("a_name_of_16_let", "a_name_of_16_le"), ("of_15_characters", None)])
 def test_a_command_that_fails_is_shown_as_the_plan_has_it(
     name: str, kept: str | None, points: dict[str, Point], calls: Calls
 ) -> None:
