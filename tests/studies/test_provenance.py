@@ -18,6 +18,7 @@ from xdplab.hosts.local import LocalHost
 from xdplab.run.journal import CheckedLines
 from xdplab.run.rundir import RunDirectory
 from xdplab.studies import provenance
+from xdplab.studies.comparing import Unlike
 from xdplab.studies.environment import around, flat, origin, summary
 from xdplab.studies.kind import Run
 from xdplab.studies.places import Place
@@ -209,6 +210,33 @@ def test_compare_lists_what_was_not_the_same_first(run: Run[Any], tmp_path: Path
     lines = run.compare(other).lines()
     assert lines[0].startswith("What differs around")
     assert "alarm clock: 1.2 → 1.3" in "\n".join(lines[1 : 1 + len(unlike)])
+
+
+A_LIST = "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        (None, "", "x: not known → empty"),
+        ("8" * 80, "9", f"x: {'8' * 59}… → 9"),
+        (f"{A_LIST} pat avx", f"{A_LIST} pat sse", "x: …avx → …sse"),
+        (f"{A_LIST} pat", f"{A_LIST} pat sse", "x: …pat → …pat sse"),
+        ("/" * 61 + "a", "/" * 61 + "b", "x: …a → …b"),
+    ],
+)
+def test_a_difference_shows_what_differs(first: str | None, second: str, told: str) -> None:
+    """Two lists of a CPU's flags were cut to the same text on both sides."""
+    assert Unlike("x", first, second).text == told
+
+
+def test_a_file_of_the_kernel_has_its_whole_answer() -> None:
+    """It was cut at the last colon: a mitigation of one machine had another name than that of the other machine."""
+    here = "/sys/v/spectre_v2:Mitigation: Retpolines; STIBP: disabled\n/sys/v/mds:Not affected"
+    assert flat("m", here) == {
+        "m /sys/v/spectre_v2": "Mitigation: Retpolines; STIBP: disabled",
+        "m /sys/v/mds": "Not affected",
+    }
 
 
 def test_status_and_captions_say_it(run: Run[Any]) -> None:

@@ -163,6 +163,10 @@ def test_two_runs_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "Did forwarded_pps change from sample to other?" in text
     assert "Answer: undecided (margin 2.0%)." in text
     assert "Figure ratio;" in text
+    points = text.split("Points of both runs</p>")[1].split("</table>")[0]
+    shown = re.findall(r'<button type="button">(\w+)', points)
+    factors = ["mode", "load", "batch", "accesses"]  # of 52, those that differ between the points
+    assert sorted(shown[: shown.index("n_a")]) == sorted(factors), "an answer is not out of sight"
 
 
 def part(text: str) -> Part:
@@ -211,9 +215,10 @@ def test_what_a_cell_is_sorted_by(value: object, key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "words"), [(32768.0, "32768"), (12800.0, "12800"), (2.41666, "2.417"), (0.0, "0"), (64, "64")]
+    ("value", "words"),
+    [(32768.0, "32768"), (2.41666, "2.417"), (0.0, "0"), (64, "64"), (12051.52, "12052"), (-4353123.4, "-4353123")],
 )
-def test_a_whole_number_keeps_its_digits(value: float, words: str) -> None:
+def test_a_number_keeps_the_digits_before_its_point(value: float, words: str) -> None:
     """A column with a null holds floats: a working set of 32768 bytes was 3.277e+04."""
     assert cell(value) == words
 
@@ -263,6 +268,8 @@ def test_a_browser_draws_it_without_a_word_of_complaint(
     assert browser.logged == []
     assert {url.partition(":")[0] for url in browser.asked} <= {"file", "data"}
     assert browser.run("document.documentElement.scrollWidth") <= width  # tables scroll by themselves
+    cut = "[...document.querySelectorAll('section > .wide')].filter((t) => t.scrollWidth > t.clientWidth).length"
+    assert width < 1000 or browser.run(cut) == 0
     worst, where = browser.run(LUMINANCE)
     assert worst >= 4.5, f"WCAG AA asks for 4.5, {where} has {worst:.2f}"
 

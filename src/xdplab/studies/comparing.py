@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import pandas as pd
@@ -39,7 +40,13 @@ class Unlike:
 
     @property
     def text(self) -> str:
-        return self.told or f"{self.what}: {_short(self.first)} → {_short(self.second)}"
+        if self.told:
+            return self.told
+        first, second = self.first or "", self.second or ""
+        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
+        hidden = alike > LONGEST // 2 and min(len(first), len(second)) > LONGEST
+        start = (first.rfind(" ", 0, alike) + 1 or alike) if hidden else 0
+        return f"{self.what}: {_short(self.first, start)} → {_short(self.second, start)}"
 
 
 @dataclass(frozen=True)
@@ -226,8 +233,9 @@ def rows_as_points(table: pd.DataFrame, metric: str, labels: Mapping[str, str]) 
     return measured.reset_index(drop=True)
 
 
-def _short(value: str | None) -> str:
+def _short(value: str | None, start: int) -> str:
+    """Return what stands from ``start`` on, where a long value begins to differ from the other one."""
     if value is None:
         return "not known"
-    line = value.splitlines()[0] if value else "empty"
+    line = ("…" if start else "") + (value[start:].splitlines() or ["empty"])[0]
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"

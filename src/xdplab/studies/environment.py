@@ -129,7 +129,7 @@ def flat(name: str, value: str) -> dict[str, str]:
     lines = value.splitlines()
     if len(lines) < 2 or not all(":" in line for line in lines[1:]):
         return {name: value}
-    parts = [line.rsplit(":", 1) if line.startswith("/") else line.split(":", 1) for line in lines]
+    parts = [line.split(":", 1) for line in lines]
     return {f"{name} {part[0].strip()}": part[-1].strip() for part in parts}
 
 

@@ -333,8 +333,7 @@ def compared(runs: Sequence[Run[Any]], margin: float, sides: Sequence[str] = ())
     if sides:
         comparison = comparison.named(*sides)
     picture, why = _ratios(comparison)
-    points = comparison.points.dropna(axis=1, how="all")
-    columns = [name for name in points if name not in ("point_id", "mean_a", "mean_b")]
+    points = comparison.points
     return Part(
         name=f"{comparison.names[1]} over {comparison.names[0]}",
         run_id="",
@@ -348,7 +347,7 @@ def compared(runs: Sequence[Run[Any]], margin: float, sides: Sequence[str] = ())
         remarks=[],
         pictures=picture,
         absent=why,
-        tables=[Table("Points that both runs have", points[columns])],
+        tables=[Table("Points of both runs", comparison.readable)],
         plan="",
         again=[],
     )
@@ -366,12 +365,12 @@ def _ratios(comparison: ComparedRuns) -> tuple[list[Picture], list[str]]:
 
 
 def cell(value: Any) -> str:
-    """Return a cell as text: numbers with four digits, whole ones with all, empty for null."""
+    """Return a cell as text: numbers with four digits, of whole ones all, empty for null."""
     if value is None or (not isinstance(value, (list, tuple, dict)) and pd.isna(value)):
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+    if isinstance(value, float) and abs(value) < 1e15 and (value.is_integer() or abs(value) >= 1e4):
         return f"{value:.0f}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
