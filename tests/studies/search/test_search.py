@@ -132,10 +132,31 @@ def test_what_the_tgs_ring_did_not_take_is_no_limit_and_no_livelock_of_the_dut()
         taken -= (sent - taken) // 4
         return Offered(sent, taken, seconds, HISTOGRAM, 0, missed=sent - taken)
 
-    found = search_point(offer, QUICK, LINE)
-    assert (found.limited_by, found.livelock) == ("generator", False)
-    found = search_point(lambda rate, seconds: replace(offer(rate, seconds), missed=0), QUICK, LINE)
-    assert (found.limited_by, found.livelock) == ("dut", True)
+    found = search_point(offer, TESTS, LINE)
+    assert (found.limited_by, found.ndr_limited_by, found.livelock) == ("generator", "generator", False)
+    assert found.rfc2544 is not None
+    assert [(at.loss_ratio, at.missed) for at in found.rfc2544.loss] == [(0, 2_500_000), (0, 2_000_000)]
+    assert (found.rfc2544.back_to_back, found.mrr_loss_ratio) == (None, 0)
+    found = search_point(lambda rate, seconds: replace(offer(rate, seconds), missed=0), TESTS, LINE)
+    assert (found.limited_by, found.ndr_limited_by, found.livelock) == ("dut", "dut", True)
+    assert found.rfc2544 is not None
+    assert (found.rfc2544.loss[0].loss_ratio, found.mrr_loss_ratio) == (0.625, 0.625)
+
+
+def test_a_throughput_that_the_tg_ended_tells_nothing_of_the_duts_buffer() -> None:
+    """A DUT that loses above 3 Mpps, to a TG that takes all but a frame of each burst above 1 Mpps."""
+
+    def offer(rate: float | None, seconds: float) -> Offered:
+        found = dut(hard(3e6))(rate, seconds)
+        missed = int(found.sent > 1e6 * seconds)
+        return replace(found, received=found.received - missed, missed=missed, late=0)
+
+    found = search_point(offer, TESTS, LINE)
+    assert (found.ndr_limited_by, found.limited_by) == ("generator", "dut")
+    assert found.rfc2544 is not None
+    assert found.rfc2544.back_to_back is not None
+    assert found.rfc2544.back_to_back.buffer_s is None
+    assert "TG" in found.rfc2544.missing["buffer"]
 
 
 def test_frames_that_the_sender_did_not_send_are_no_loss_of_the_dut() -> None:

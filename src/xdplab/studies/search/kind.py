@@ -103,7 +103,7 @@ SEARCH: Kind[SearchRequest] = Kind(
     name="search",
     read=lambda directory: read_json(directory.path / SEARCHED, SearchRequest.of),
     at=lambda run, where: at(run, where, method(run.plan)),
-    recipe=lambda _: Recipe((TABLE,), "1", _searched, needs_raw=False),
+    recipe=lambda _: Recipe((TABLE,), "2", _searched, needs_raw=False),
     tables=_rows_as_tables,
     summary=lambda run: answer(run.rows()),
     pictures=Views(VIEWS),

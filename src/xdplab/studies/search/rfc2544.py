@@ -66,19 +66,18 @@ class Searched:
     pdr: Bounds
     bursts: tuple[dict[str, Any], ...]
 
-    @property
-    def of_the_sender(self) -> bool:
-        """True if the TG, not the DUT, made the PDR's upper bound.
+    def of_the_sender(self, goal: Bounds) -> bool:
+        """True if the TG, not the DUT, made the goal's upper bound.
 
         Frames that were not sent count as lost in a search, as do those that came back and the TG's port did not take.
         If the DUT lost too many of what was sent in no burst at the bound, the TG offered or took too few; if it did,
         but no more than were sent late, it got them in bunches.
         """
-        if self.pdr.upper_pps is None:
+        if goal.upper_pps is None:
             return False
-        at_bound = [b for b in self.bursts if 0.999 < b["load_pps"] / self.pdr.upper_pps < 1.001]
+        at_bound = [b for b in self.bursts if 0.999 < b["load_pps"] / goal.upper_pps < 1.001]
         lost = [(b["sent"] - b["received"] - b["missed"], b) for b in at_bound]
-        losing = [(of_dut, b["late"]) for of_dut, b in lost if of_dut > b["sent"] * self.pdr.loss_ratio]
+        losing = [(of_dut, b["late"]) for of_dut, b in lost if of_dut > b["sent"] * goal.loss_ratio]
         return bool(at_bound) and all(late is not None and of_dut <= late for of_dut, late in losing)
 
 
@@ -130,8 +129,8 @@ class Offered:
 
     ``late`` frames were sent behind their time and then in a bunch; None if the generator does not count them.
     ``rate_pps`` is the rate at which frames came back until the burst ended: those that drained from rings later are
-    received, and in no rate. None if the generator did not count them apart. ``missed`` frames are lost, but the DUT
-    sent them back: the ring of the TG's port was full.
+    received, and in no rate. None if the generator did not count them apart. ``missed`` frames did not arrive, but the
+    DUT sent them back: the ring of the TG's port was full.
     """
 
     sent: int
@@ -177,8 +176,13 @@ class Offered:
         return self.received_pps + self.missed / self.seconds
 
     @property
+    def lost(self) -> int:
+        """Frames that the DUT lost."""
+        return max(0, self.sent - self.received - self.missed)
+
+    @property
     def loss_ratio(self) -> float:
-        return max(0.0, 1 - self.received / self.sent) if self.sent else 0.0
+        return self.lost / self.sent if self.sent else 0.0
 
 
 Offer = Callable[[float | None, float], Offered]
@@ -206,21 +210,24 @@ class MeanLatency:
 
 @dataclass(frozen=True)
 class LossAt:
-    """One load of the loss curve: the requested share of the maximum rate, and the frames offered and lost."""
+    """One load of the loss curve: the requested share of the maximum rate, the frames offered, and the share of them
+    that the DUT lost: neither ``received`` nor ``missed`` by the TG. Null in older runs, which took those for lost."""
 
     share: float
     offered_pps: float
     sent: int
     received: int
     loss_ratio: float
+    missed: int | None = None
 
 
 @dataclass(frozen=True)
 class BackToBack:
-    """The longest bursts at full rate that lost no frame, one per repetition, in frames.
+    """The longest bursts at full rate of which the DUT lost no frame, one per repetition, in frames.
 
     ``step_frames`` is the largest distance, over all repetitions, between the longest burst without loss and the
-    shortest one with loss. ``buffer_s`` is the corrected DUT buffer time of RFC 9004, 6.4; None without a throughput.
+    shortest one with loss. ``buffer_s`` is the corrected DUT buffer time of RFC 9004, 6.4; None without a throughput
+    of the DUT's.
     """
 
     frames: tuple[int, ...]
@@ -254,12 +261,15 @@ class Rfc2544:
 
 
 def rfc2544(
-    offer: Offer, profile: Profile, *, throughput_pps: float | None, generator_pps: float, medium_pps: float | None
+    offer: Offer, profile: Profile, searched: Searched, generator_pps: float, medium_pps: float | None
 ) -> Rfc2544:
     """Run the tests of one frame size whose throughput has been found; rates in frames per second."""
     missing: dict[str, str] = {}
     max_pps = medium_pps or generator_pps
+    throughput_pps = searched.ndr.lower_pps
     latency = None
+    if searched.of_the_sender(searched.ndr):
+        missing["buffer"] = "the throughput is the TG's, not the DUT's"
     if throughput_pps is None:
         missing["latency"] = missing["buffer"] = "there is no throughput: the lowest load lost frames"
     elif not profile.latency_repeats:
@@ -271,7 +281,7 @@ def rfc2544(
     loss = loss_curve(offer, max_pps, tests.loss_step, tests.loss_s)
     bursts = back_to_back(
         offer,
-        throughput_pps,
+        None if "buffer" in missing else throughput_pps,
         longest_s=tests.burst_s,
         repeats=tests.burst_repeats,
         width=profile.width,
@@ -304,7 +314,7 @@ def loss_curve(offer: Offer, max_pps: float, step: float, seconds: float) -> tup
     for at in range(round(1 / step)):
         share = round(1 - at * step, 9)
         burst = offer(None if at == 0 else share * max_pps, seconds)
-        losses.append(LossAt(share, burst.offered_pps, burst.sent, burst.received, burst.loss_ratio))
+        losses.append(LossAt(share, burst.offered_pps, burst.sent, burst.received, burst.loss_ratio, burst.missed))
         last = losses[-LOSSLESS_IN_TURN:]
         if len(last) == LOSSLESS_IN_TURN and not any(one.loss_ratio for one in last):
             break
@@ -338,7 +348,7 @@ def back_to_back(
 def _longest(offer: Offer, longest_s: float, width: float, rest_s: float) -> tuple[int, int, float] | None:
     """Return the longest burst without loss, the shortest with loss, both in frames, and the bursts' rate."""
     whole = offer(None, longest_s)
-    if whole.received >= whole.sent:
+    if not whole.lost:
         return None
     rate, good, bad = whole.offered_pps, 0, whole.sent
     for _ in range(_SEARCH_STEPS):
@@ -348,8 +358,8 @@ def _longest(offer: Offer, longest_s: float, width: float, rest_s: float) -> tup
         burst = offer(None, (good + bad) / 2 / rate)
         if not good < burst.sent < bad:
             break  # the generator cannot send a burst between these two
-        if burst.received >= burst.sent:
-            good = burst.sent
-        else:
+        if burst.lost:
             bad = burst.sent
+        else:
+            good = burst.sent
     return good, bad, rate

@@ -25,7 +25,7 @@ from xdplab.studies.trial_facts import device_columns
 COLUMNS = (
     *("ndr_pps", "ndr_upper_pps", "pdr_pps", "pdr_upper_pps"),
     *("mrr_pps", "mrr_low_pps", "mrr_high_pps", "mrr_offered_pps", "mrr_loss_ratio"),
-    *("generator_pps", "livelock", "limited_by"),
+    *("generator_pps", "livelock", "limited_by", "ndr_limited_by"),
 )
 TABLE = "searches.parquet"
 
@@ -60,6 +60,8 @@ def _reasons(search: PointSearch | None, values: Mapping[str, Any], why: str | N
     if search is None:
         return dict.fromkeys(COLUMNS, str(why))
     reasons = {name: "the search found none" for name in COLUMNS if values.get(name) is None}
+    if search.ndr_limited_by is None:
+        reasons["ndr_limited_by"] = "the version that measured this run did not record it"
     reasons |= {"latency": search.latency_missing} if search.latency_missing else {}
     reasons |= {name: "too few stamped frames" for name, value in _latencies(search).items() if value is None}
     return reasons | (search.rfc2544.missing if search.rfc2544 else {})
@@ -99,9 +101,10 @@ def shown(table: pd.DataFrame) -> list[dict[str, Any]]:
         {
             "point": point_label(row),
             "NDR kpps": _between(row["ndr_pps"], row["ndr_upper_pps"]),
+            "NDR limited by": row["ndr_limited_by"],
             "PDR kpps": _between(row["pdr_pps"], row["pdr_upper_pps"]),
+            "PDR limited by": row["limited_by"],
             "MRR kpps": _kpps(row["mrr_pps"]),
-            "limited by": row["limited_by"],
         }
         for row in _rows(table)
     ]
@@ -163,6 +166,7 @@ def _throughput(row: Mapping[Hashable, Any]) -> dict[str, Any]:
     return {
         "point": point_label(row),
         "throughput kpps": _between(ndr, row["ndr_upper_pps"]),
+        "limited by": row["ndr_limited_by"],
         "maximum kpps": _kpps(most),
         "maximum of the": row["max_is"],
         "share": part,
@@ -249,12 +253,18 @@ def _between(lower: float | None, upper: float | None) -> str:
 def _remark(row: Mapping[Hashable, Any]) -> str:
     if row["status"] != "measured":
         return f"{row['status']}: {row['reason']}"
-    if row["limited_by"] == "generator" and row["pdr_upper_pps"] is not None:
-        return (
-            "the TG made the PDR's upper bound: it sent fewer frames than asked for, stood still at times and caught "
-            "up in bunches, or did not take all that came back, and the losses are no more than that makes"
+    limits = {"NDR": ("ndr_limited_by", "ndr_upper_pps"), "PDR": ("limited_by", "pdr_upper_pps")}
+    of_the_tg = [goal for goal, (by, upper) in limits.items() if row[by] == "generator" and row[upper] is not None]
+    told = []
+    if of_the_tg:
+        told.append(
+            f"the TG made the upper bound of {' and '.join(of_the_tg)}: it sent fewer frames than asked for, stood "
+            "still at times and caught up in bunches, or did not take all that came back, and the losses are no more "
+            "than that makes"
         )
-    if not row["livelock"]:
-        return ""
-    mrr, pdr = row["mrr_pps"], row["pdr_pps"]
-    return f"livelock: the MRR, {_kpps(mrr)} kpps, lies {1 - mrr / pdr:.0%} below the PDR: more load, less forwarded"
+    if row["livelock"]:
+        mrr, pdr = row["mrr_pps"], row["pdr_pps"]
+        told.append(
+            f"livelock: the MRR, {_kpps(mrr)} kpps, lies {1 - mrr / pdr:.0%} below the PDR: more load, less forwarded"
+        )
+    return "; ".join(told)

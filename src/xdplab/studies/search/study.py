@@ -74,8 +74,9 @@ class MaximumReceiveRate:
 class PointSearch(MaximumReceiveRate):
     """The result of one point's search; rates in frames per second.
 
-    ``livelock`` is True if the DUT sends less back at the highest load than at the PDR. ``latency`` is None
-    for the reason ``latency_missing``. ``bursts`` and ``histograms`` are in the raw file alone, not in the journal.
+    ``livelock`` is True if the DUT sends less back at the highest load than at the PDR. ``limited_by`` is of the PDR;
+    older runs have none of the NDR. ``latency`` is None for the reason ``latency_missing``. ``bursts`` and
+    ``histograms`` are in the raw file alone, not in the journal.
     """
 
     ndr: Bounds
@@ -90,6 +91,7 @@ class PointSearch(MaximumReceiveRate):
     accesses: Bisected | None = None
     bursts: tuple[dict[str, Any], ...] | None = None
     histograms: tuple[dict[str, Any], ...] | None = None
+    ndr_limited_by: str | None = None
 
     @property
     def short(self) -> PointSearch:
@@ -201,10 +203,7 @@ def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: 
     searched = search(offer, profile, max_pps=limit_pps)
     pdr, received = searched.pdr.lower_pps, [burst.received_pps for burst in mrr]
     merged, missing = _latencies(offer, profile, pdr, limit_pps)
-    tests = None
-    if profile.rfc2544:
-        ndr_pps = searched.ndr.lower_pps
-        tests = rfc2544(offer, profile, throughput_pps=ndr_pps, generator_pps=limit_pps, medium_pps=carried_pps)
+    tests = rfc2544(offer, profile, searched, limit_pps, carried_pps) if profile.rfc2544 else None
     return PointSearch(
         mrr_pps=median(received),
         mrr_low_pps=min(received),
@@ -214,7 +213,8 @@ def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: 
         ndr=searched.ndr,
         pdr=searched.pdr,
         livelock=None if pdr is None else median(burst.returned_pps for burst in mrr) < (1 - profile.width) * pdr,
-        limited_by=_limited_by(searched, carried_pps),
+        limited_by=_limited_by(searched, searched.pdr, carried_pps),
+        ndr_limited_by=_limited_by(searched, searched.ndr, carried_pps),
         latency=None if missing else tuple(_summary(share, histogram) for share, histogram in merged.items()),
         latency_missing=missing,
         rfc2544=tests,
@@ -223,15 +223,15 @@ def search_point(offer: Offer, profile: Profile, limit_pps: float, carried_pps: 
     )
 
 
-def _limited_by(searched: Searched, carried_pps: float | None) -> str:
+def _limited_by(searched: Searched, goal: Bounds, carried_pps: float | None) -> str:
     """Without an upper bound the DUT's limit was not reached: the cable or the generator ended the search.
 
     The same holds if the sender did not reach the bound's load, stood still and then sent too fast, or lost at its own
     port what came back.
     """
-    if searched.pdr.upper_pps is not None:
-        return "generator" if searched.of_the_sender else "dut"
-    full = carried_pps is not None and (searched.pdr.lower_pps or 0.0) >= LINE_FULL * carried_pps
+    if goal.upper_pps is not None:
+        return "generator" if searched.of_the_sender(goal) else "dut"
+    full = carried_pps is not None and (goal.lower_pps or 0.0) >= LINE_FULL * carried_pps
     return "link" if full else "generator"
 
 

@@ -124,7 +124,8 @@ OF_LOAD = Axes("load (share of the PDR; 0 is the lowest)", "latency (µs)")
 # The RFC prescribes the axes of its figure of losses.
 OF_LOSS = Axes("offered (% of the maximum rate)", "frames lost (%)", "linear", x_limits=(0, 100), y_limits=(0, 100))
 LOSS_WORDS = (
-    "Frame loss rate (RFC 2544, 26.3) of what was offered, from the maximum rate down to two loads without loss."
+    "Frame loss rate (RFC 2544, 26.3): the share of what was offered that the DUT lost, from the maximum rate down to "
+    "two loads without loss."
 )
 
 FIGURES = (
