@@ -78,9 +78,16 @@ def test_points_are_named_by_what_was_chosen_not_by_what_follows_from_it() -> No
 def test_the_digits_are_those_that_the_interval_leaves() -> None:
     assert list(for_people(points_summary(trials()))["Mpps"]) == ["7.20 ± 0.50", "2.010 ± 0.025", "0.2"]
     ends = pd.DataFrame(
-        {"mpps": [7.2, 123.4, 1234.0, 5.0], "mpps_low": [7.0, 100.0, 0.0, 5.0], "mpps_high": [7.4, 146.8, 5e3, 5.0]}
+        {"mpps": [7.2, 123.4, 1234.0, 5.0], "mpps_low": [7.0, 100.0, 1e3, 5.0], "mpps_high": [7.4, 146.8, 1.5e3, 5.0]}
     )
-    assert list(for_people(ends)["Mpps"]) == ["7.20 ± 0.20", "123 ± 23", "1234 ± 2500", "5"]
+    assert list(for_people(ends)["Mpps"]) == ["7.20 ± 0.20", "123 ± 23", "1234 ± 250", "5"]
+
+
+def test_an_interval_that_tells_nothing_gives_way_to_the_range_of_the_repetitions() -> None:
+    """Of p99s of 61 and 2,000 µs the interval by Student's t is [8e-08, 1.5e+12] µs."""
+    apart = trials()[3:5].assign(latency_p99_ns=[61e3, 2e6], rate_requested_pps=1e4, forwarded_pps=[1e6, 2e6])
+    shown = for_people(points_summary(apart))
+    assert shown.loc[0, ["Mpps", "p99 µs"]].tolist() == ["1.5 (1 to 2)", "349 (61 to 2,000)"]
 
 
 def test_the_interval_of_a_latency_lies_above_zero_and_holds_its_mean() -> None:
@@ -90,7 +97,8 @@ def test_the_interval_of_a_latency_lies_above_zero_and_holds_its_mean() -> None:
     assert len(several)
     assert (several["p99_us_low"].gt(0) & several["p99_us_low"].lt(several["p99_us"])).all()
     assert (several["p99_us"] < several["p99_us_high"]).all()
-    assert for_people(shown)["p99 µs"].str.contains("[", regex=False).sum() == len(several)
+    close = shown.assign(p99_us_low=shown["p99_us"] / 1.2, p99_us_high=shown["p99_us"] * 1.2)
+    assert for_people(close)["p99 µs"].str.contains("[", regex=False).sum() == len(shown)
 
 
 def test_a_run_without_a_trial_has_no_points() -> None:

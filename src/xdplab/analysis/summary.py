@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import repeat
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from xdplab.analysis.intervals import Spread
+from xdplab.analysis.sentences import Estimate
 from xdplab.analysis.series import objects, only_text, places_by, reached, settled
 from xdplab.analysis.values import three_digits
 from xdplab.plan.factors import FACTORS
@@ -31,6 +33,7 @@ def is_latency(name: str) -> bool:
     return VALUES[name][0].startswith("latency")
 
 
+ENDS = ("low", "high", "least", "most")
 WORDS = {"mpps": "Mpps", "p50_us": "p50 µs", "p99_us": "p99 µs", "testrun_ns": "test run ns"}
 
 
@@ -63,7 +66,8 @@ def points_summary(trials: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFr
 
     Rates in Mpps, latencies in µs at paced loads that were reached, the test run in ns per packet. ``n`` are the valid
     trials, of which all values are.
-    Means and intervals of latencies are geometric, as a latency is drawn: no end is below zero.
+    Means and intervals of latencies are geometric, as a latency is drawn: no end is below zero. ``least`` and ``most``
+    are those of the repetitions.
     A value that some of them lack has its own, ``p99_us_n``.
     Equal labs that share a run measure the same points: a mean over them would be that of no lab.
     """
@@ -120,9 +124,11 @@ def _cells(trials: pd.DataFrame) -> Callable[[NDArray[np.intp]], dict[str, objec
         cells: dict[str, object] = {"n": len(valid)}
         for name, (column, unit) in VALUES.items():
             values = numbers[column][valid[at_paced[valid]] if is_latency(name) else valid]
-            spread = spread_of(name, values[~np.isnan(values)] / unit)
+            measured = values[~np.isnan(values)] / unit
+            spread = spread_of(name, measured)
             cells[name] = None if spread is None else spread.mean
-            cells[f"{name}_low"], cells[f"{name}_high"] = (None, None) if spread is None else (spread.low, spread.high)
+            ends = (None,) * 4 if spread is None else (spread.low, spread.high, measured.min(), measured.max())
+            cells |= dict(zip((f"{name}_{end}" for end in ENDS), ends, strict=True))
             cells[f"{name}_n"] = spread.n if spread is not None and spread.n < len(valid) else None
         cells["limited_by"] = ", ".join(filter(None, dict.fromkeys(limits[valid]))) or None
         counts = Counter(filter(None, verdicts[places])).most_common()
@@ -133,21 +139,23 @@ def _cells(trials: pd.DataFrame) -> Callable[[NDArray[np.intp]], dict[str, objec
 
 
 def for_people(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the summary with each value beside its interval: ``7.52 ± 0.31``, of a latency ``61 [12, 310]``; null
+    """Return the summary with each value beside its interval: ``7.52 ± 0.31``, of a latency ``61 [42, 89]``; null
     cells stay null.
 
+    An interval that tells nothing, as of two repetitions that differ, gives way to their range: ``61 (12 to 310)``.
     A value that not all valid trials have names its own n: ``3.78 ± 0.02 (n = 2)``.
     """
     shown = pd.DataFrame(index=table.index)
     for name in table.columns:
-        if name.endswith(("_low", "_high", "_n")) and name.rpartition("_")[0] in VALUES:
+        value, _, part = name.rpartition("_")
+        if value in VALUES and part in (*ENDS, "n"):
             continue
         if name in VALUES:
-            ends, with_interval = (f"{name}_low", f"{name}_high", f"{name}_n"), _ENDS[is_latency(name)]
-            low, high, n = (table[end] if end in table else pd.Series(math.nan, table.index) for end in ends)
+            parts = (name, *(f"{name}_{end}" for end in ENDS), f"{name}_n")
+            columns = (table[part].astype(float) if part in table else repeat(math.nan) for part in parts)
             cells = [
-                cell if cell is None or pd.isna(count) else f"{cell} (n = {count:g})"
-                for cell, count in zip(map(with_interval, table[name], low, high), n, strict=True)
+                None if math.isnan(row[0]) else _cell(Estimate(*row), is_latency(name)) + _of(n)
+                for *row, n in zip(*columns, strict=False)
             ]
             shown[WORDS[name]] = pd.Series(cells, table.index, dtype="object")
         else:
@@ -155,27 +163,21 @@ def for_people(table: pd.DataFrame) -> pd.DataFrame:
     return shown
 
 
-def _with_interval(mean: float | None, low: float | None, high: float | None) -> str | None:
+def _of(n: float) -> str:
+    return "" if math.isnan(n) else f" (n = {n:g})"
+
+
+def _cell(one: Estimate, is_latency: bool) -> str:
     """Return the mean with the digits that its interval supports; with three digits if there is no interval."""
-    if mean is None or math.isnan(mean):
-        return None
-    half = math.nan if low is None or high is None else (high - low) / 2
+    mean, half = three_digits(one.value), (one.high - one.low) / 2
     if math.isnan(half) or not half:
-        return three_digits(mean)
+        return mean
+    if not one.is_known:
+        return f"{mean} ({three_digits(one.least)} to {three_digits(one.most)})"
+    if is_latency:  # its ends lie at unequal distances from it
+        return f"{mean} [{three_digits(one.low)}, {three_digits(one.high)}]"
     digits = max(0, 1 - math.floor(math.log10(half)))
-    return f"{mean:.{digits}f} ± {half:.{digits}f}"
-
-
-def _with_ends(mean: float | None, low: float | None, high: float | None) -> str | None:
-    """Return the mean with the ends of its interval, which lie at unequal distances from it."""
-    if mean is None or math.isnan(mean):
-        return None
-    if low is None or high is None or math.isnan(high - low) or low == high:
-        return three_digits(mean)
-    return f"{three_digits(mean)} [{three_digits(low)}, {three_digits(high)}]"
-
-
-_ENDS = {False: _with_interval, True: _with_ends}
+    return f"{one.value:.{digits}f} ± {half:.{digits}f}"
 
 
 def constant_words(trials: pd.DataFrame, names: Sequence[str]) -> str:

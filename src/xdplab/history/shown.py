@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from xdplab.analysis.intervals import Spread
+from xdplab.analysis.sentences import WIDEST, estimate
 from xdplab.analysis.values import records, three_digits
 from xdplab.history.changes import LEAST_RUNS
 from xdplab.history.machines import MACHINE
@@ -59,14 +60,18 @@ def _row(row: Any, varying: list[str]) -> dict[str, Any]:
     cells = {
         "begun": str(row["begun"])[:16].replace("T", " "),
         "value": None if pd.isna(row["value"]) else _number(row["value"], row["exact"]),
-        "interval": None
-        if pd.isna(row["low"]) or pd.notna(row["exact"])
-        else f"[{three_digits(row['low'])}, {three_digits(row['high'])}]",
+        "interval": None if pd.isna(row["low"]) or pd.notna(row["exact"]) else _interval(row),
         "n": row["n"],
         "program": None if pd.isna(row["program_hash"]) else str(row["program_hash"])[:_HASH],
     }
     around = {name: None if pd.isna(row[name]) else row[name] for name in varying}
     return cells | around | {"run": row["run"]}
+
+
+def _interval(row: Any) -> str:
+    if not estimate(row["value"], row["low"], row["high"]).is_known:
+        return f"wider than {WIDEST:g}-fold"
+    return f"[{three_digits(row['low'])}, {three_digits(row['high'])}]"
 
 
 def _number(value: float, exact: object) -> str:

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from xdplab.analysis.conclusions import conclusions, doubt
 from xdplab.analysis.finding_rules import NEEDED
 from xdplab.analysis.fit import STAGE
+from xdplab.analysis.sentences import WIDEST
 from xdplab.analysis.series import same_reason
-from xdplab.analysis.summary import VALUES, constant_words, for_people, points_summary, varying
+from xdplab.analysis.summary import VALUES, WORDS, constant_words, for_people, points_summary, varying
 from xdplab.plan.factors import FACTORS
 from xdplab.studies.kind import Run
 from xdplab.studies.tables import Table
@@ -55,8 +56,11 @@ def tables(run: Run[Any]) -> dict[str, Table]:
     title = f"{many(trials['point_id'].nunique(), 'point')}, mean ± half of its 95 % interval over n valid repetitions"
     points = points_summary(trials, race.side_order(run.directory) if is_race(run) else ())
     latencies = "; latencies: geometric mean [its interval]" if "p50_us" in points else ""
+    shown = for_people(points)
+    is_wide = any(shown[name].str.contains(" to ").any() for name in WORDS.values() if name in shown)
+    wide = f"; (least to most) where the interval's ends are more than {WIDEST:g}-fold apart" if is_wide else ""
     sliced = f"; {OF_WINDOWS}" if is_race(run) and trials["slices_ratio"].notna().any() else ""
-    return {"points": Table(f"{title}{latencies}{sliced}; {alike}", for_people(points), points)}
+    return {"points": Table(f"{title}{latencies}{wide}{sliced}; {alike}", shown, points)}
 
 
 def summary(run: Run[Any]) -> list[str]:
