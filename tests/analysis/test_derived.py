@@ -92,6 +92,32 @@ def test_a_time_is_not_compared_with_n_0_that_the_generator_limits() -> None:
     assert found.set_index("accesses")["ns_per_packet"].notna().to_dict() == {0: False, 100: True, 1600: True}
 
 
+@pytest.mark.parametrize("zero", ["none", "of the generator"])
+def test_without_a_time_of_n_0_the_least_n_says_how_many_cpus_a_line_is_of(zero: str) -> None:
+    """The line through the times of 1 CPU at N = 100 and of 2 at N = 1600 had a slope that no access has."""
+    vary = {"accesses": [0, 100, 400, 1600], "queues": [2]}
+    trials = synthetic.run(vary=vary, workload="chase", repetitions=1).astype({"dut_cpus": "Int64"})
+    trials["dut_cpus"] = trials["dut_cpus"].mask(trials["accesses"].eq(100), 1)
+    if zero == "none":
+        trials = trials[trials["accesses"].gt(0)].reset_index(drop=True)
+    else:
+        trials["limited_by"] = trials["limited_by"].mask(trials["accesses"].eq(0), "generator")
+    found = derive(trials)
+    timed = found[found["accesses"].gt(0)].set_index("accesses")["ns_per_packet"].notna()
+    assert timed.to_dict() == {100: True, 400: False, 1600: False}
+    assert "1 with N = 100" in reasons(found, 1600)["ns_per_packet"]
+
+
+def test_n_0_of_which_too_little_came_back_is_no_baseline_of_a_cost() -> None:
+    """Its own time was null for that, and the cost of N = 1600 was the difference to it."""
+    trials = synthetic.run(vary=ONE, workload="chase", repetitions=1)
+    lossy = trials["accesses"].eq(0)
+    came = trials["rx_packets"].mask(lossy, (0.9 * trials["dut_rx_packets"]).round().astype("Int64"))
+    found = derive(trials.assign(rx_packets=came, dut_tx_packets=came)).set_index("accesses")
+    assert found.loc[[0, 1600], "ns_per_packet"].isna().tolist() == [True, False]
+    assert found["access_ns"].isna().all()
+
+
 def test_testrun_is_less_that_of_n0_and_does_not_drift_when_derived_again() -> None:
     trials = synthetic.run(vary=ONE, workload="chase", repetitions=1)
     raw = trials.set_index("accesses")["testrun_raw_ns"]

@@ -173,6 +173,15 @@ def test_a_point_whose_baseline_is_missing_is_drawn() -> None:
     assert ("generic", 0) in set(zip(marks["panel"], marks["x"], strict=True))
 
 
+def test_a_mode_of_which_only_n_0_was_tried_is_drawn_where_lines_have_its_size() -> None:
+    """It was in no figure over N until another N of it had been measured."""
+    lines = synthetic.run(vary={"accesses": [0, 100]})
+    by_size = synthetic.run(vary={"frame_bytes": [64, 700], "mode": ["native", "generic"]}, accesses=0)
+    trials = pd.concat([lines, by_size[by_size["mode"].eq("generic")], by_size], ignore_index=True)
+    marks = view("throughput", trials.drop_duplicates("trial_id")).marks.query("kind == 'line'")
+    assert set(zip(marks["panel"], marks["x"], strict=True)) == {("native", 0), ("native", 100), ("generic", 0)}
+
+
 def test_a_factor_that_is_varied_at_one_n_makes_no_panels_of_lone_points() -> None:
     lines = synthetic.run(vary={"accesses": [0, 100, 1600]})
     by_size = synthetic.run(vary={"frame_bytes": [64, 700, 1500], "queues": [1, 2]}, accesses=100)

@@ -543,19 +543,31 @@ def agrees(mine: Any, table: Any, tolerance: float) -> bool:
     return str(mine) == str(table)
 
 
+def came_back(a: Attempt) -> bool:
+    """Behind the DUT's count of a closed loop a backlog may lose frames: then the rate is not what a packet takes."""
+    return not (a.shared and a.returns) or a.window["rx_packets"] >= 0.99 * dut_rx(a)
+
+
 def ns_per_packet(a: Attempt, row: Row) -> float | None:
     cpus = cpus_at_work(a)
     # At a paced load a shared CPU idles; but a DUT that lost frames was busy.
     held = row["limited_by"] == "dut" or (row["limited_by"] == "shared_cpu" and a.point["rate_requested_pps"] is None)
-    return None if cpus is None or not held else 1e9 * (cpus - (others(a) or 0.0)) / forwarded(a)
+    return None if cpus is None or not held or not came_back(a) else 1e9 * (cpus - (others(a) or 0.0)) / forwarded(a)
+
+
+def place(a: Attempt) -> tuple[Any, ...]:
+    factors = [f"{name} {value}" for name, value in a.point.items() if name not in ("accesses", "point_id")]
+    return (*factors, a.applied["block"], a.applied["repetition"])
+
+
+def cpus_of_the_least(timed: list[Attempt]) -> dict[tuple[Any, ...], int | None]:
+    """How many CPUs a line over N is of: those of its first point."""
+    falling = sorted(timed, key=lambda a: a.point["accesses"], reverse=True)
+    return {place(a): cpus_at_work(a) for a in falling}
 
 
 def to_baseline(of: Callable[[Attempt], float | None]) -> Callable[[list[Attempt]], list[float | None]]:
     """Each trial's difference to the trial without accesses that differs from it in nothing else."""
-
-    def place(a: Attempt) -> tuple[Any, ...]:
-        factors = [f"{name} {value}" for name, value in a.point.items() if name not in ("accesses", "point_id")]
-        return (*factors, a.applied["block"], a.applied["repetition"])
 
     def values(attempts: list[Attempt]) -> list[float | None]:
         base = {place(a): of(a) for a in attempts if a.point["accesses"] == 0}
@@ -568,7 +580,7 @@ def cost(a: Attempt) -> float | None:
     """ns of CPU per packet; at a paced load a shared CPU idles, so its rate is not a cost."""
     cpus = cpus_at_work(a)
     paced = a.point["rate_requested_pps"] is not None
-    return None if cpus is None or paced else 1e9 * (cpus - (others(a) or 0.0)) / forwarded(a)
+    return None if cpus is None or paced or not came_back(a) else 1e9 * (cpus - (others(a) or 0.0)) / forwarded(a)
 
 
 ACROSS: dict[str, Callable[[list[Attempt]], list[float | None]]] = {
@@ -594,13 +606,14 @@ def differences(run: Path) -> dict[str, list[str]]:
     attempts, rows = [a for a, _ in pairs], [row for _, row in pairs]
     mine = {column: ([value(a) for a in attempts], tolerance) for column, (value, tolerance) in COLUMNS.items()}
     mine |= {column: (values(attempts), EXACT) for column, values in ACROSS.items()}
-    times = {a.folder: ns_per_packet(a, row) for a, row in pairs}
-    mine["ns_per_packet"] = [*times.values()], EXACT
-    timed = to_baseline(lambda a: None if times[a.folder] is None else cpus_at_work(a))(attempts)
-    # a difference of CPUs to N = 0 is none of the accesses
-    for column, alike in (("ns_per_packet", timed), ("access_ns", to_baseline(cpus_at_work)(attempts))):
-        values, tolerance = mine[column]
-        mine[column] = [None if apart else value for value, apart in zip(values, alike, strict=True)], tolerance
+    times = [ns_per_packet(a, row) for a, row in pairs]
+    least = cpus_of_the_least([a for a, time in zip(attempts, times, strict=True) if time is not None])
+    at_least = [least.get(place(a)) == cpus_at_work(a) for a in attempts]
+    # a difference of CPUs is none of the accesses
+    apart = [bool(cpus) for cpus in to_baseline(cpus_at_work)(attempts)]
+    mine["ns_per_packet"] = [time if alike else None for time, alike in zip(times, at_least, strict=True)], EXACT
+    costs, tolerance = mine["access_ns"]
+    mine["access_ns"] = [None if differ else cost for cost, differ in zip(costs, apart, strict=True)], tolerance
     return {
         column: [
             f"{a.folder}: {column} recomputed {value}, in the table {row[column]}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -38,10 +38,14 @@ def cpu_ns(row: Row) -> float | None:
 
 @dataclass(frozen=True)
 class WithBaselines:
-    """A trial, and its baselines: the trials without accesses of the same block, repetition and setting."""
+    """A trial, and its baselines: the trials without accesses of the same block, repetition and setting.
+
+    ``others``: the trials of its program there, by N, if another number of CPUs worked in some of them.
+    """
 
     row: Row
     baselines: Sequence[Row]
+    others: Sequence[Row] = ()
 
 
 def _limited(row: Row, so: str) -> str:
@@ -63,7 +67,9 @@ def _require_full_load(row: Row) -> None:
 def ns_per_packet(trial: WithBaselines) -> float:
     """Return the service time of one packet, if the DUT or the shared CPU was the limit."""
     _require_timed(trial.row)
-    _require_cpus_of([base for base in trial.baselines if _is_timed(base)], trial.row)
+    least = next((row for row in trial.others if _holds(_require_timed, row)), None)
+    timed = [base for base in trial.baselines if _holds(_require_timed, base)]
+    _require_cpus_of(timed or [row for row in [least] if row is not None], trial.row)
     return _known_cpu_ns(trial.row)
 
 
@@ -76,9 +82,9 @@ def _require_timed(row: Row) -> None:
     _require_sent_back(row)
 
 
-def _is_timed(row: Row) -> bool:
+def _holds(required: Callable[[Row], None], row: Row) -> bool:
     try:
-        _require_timed(row)
+        required(row)
     except Absent:
         return False
     return True
@@ -100,8 +106,11 @@ def access_ns(trial: WithBaselines) -> float:
     shown = [base for base in trial.baselines if _costs_show(base)]
     if not shown:
         raise Absent("N = 0 is not limited by the DUT" if trial.baselines else _NO_BASELINE)
-    _require_cpus_of(shown, row)
-    with_work, zeros = _known_cpu_ns(row), [zero for base in shown if (zero := cpu_ns(base)) is not None]
+    sent_back = [base for base in shown if _holds(_require_sent_back, base)]
+    if not sent_back:
+        raise Absent("with N = 0 too few of the frames that the DUT received came back: its rate is no cost")
+    _require_cpus_of(sent_back, row)
+    with_work, zeros = _known_cpu_ns(row), [zero for base in sent_back if (zero := cpu_ns(base)) is not None]
     if not zeros:
         raise Absent("N = 0 has no time per packet: nothing was forwarded, or its CPUs were not recorded")
     return with_work - sum(zeros) / len(zeros)
@@ -112,9 +121,8 @@ def _require_cpus_of(baselines: Sequence[Row], row: Row) -> None:
     on, so with uneven queues it may count for one N alone. The difference of two times would then be the CPU's."""
     cpus, zeros = work_cpus(row), [zero for base in baselines if (zero := work_cpus(base))]
     if number(row, "accesses") and cpus and zeros and cpus not in zeros:
-        raise Absent(
-            f"CPUs that did the work: {cpus:g} here, {zeros[0]:g} with N = 0: a difference is not of the accesses alone"
-        )
+        at = f"{zeros[0]:g} with N = {number(baselines[0], 'accesses'):g}"
+        raise Absent(f"CPUs that did the work: {cpus:g} here, {at}: a difference is not of the accesses alone")
 
 
 def _require_answers(row: Row) -> None:
@@ -187,11 +195,12 @@ def _known_cpu_ns(row: Row) -> float:
 ACROSS_TRIALS: tuple[Column[WithBaselines], ...] = (
     Column("ns_per_packet", "float", "time",
            "1e9 x (CPUs that do DUT work - other_busy_cores) / forwarded_pps; null unless the DUT or the shared CPU is "
-           "the limit; null where N = 0 has such a time, but of another number of CPUs",
+           "the limit; null where N = 0 has such a time, or without one the least N, but of another number of CPUs",
            ns_per_packet),
     Column("access_ns", "float", "time",
            "all N accesses of a packet: 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, "
-           "per CPU and less what other work took; null where another number of CPUs did the work of N = 0",
+           "per CPU and less what other work took; null where another number of CPUs did the work of N = 0, or few of "
+           "its frames came back",
            access_ns),
     Column("testrun_ns", "float", "time",
            "all N accesses of a packet: testrun_raw_ns minus that of N = 0; null for a user's program",
@@ -212,12 +221,13 @@ def derive(trials: pd.DataFrame, visits: Visits | None = None) -> pd.DataFrame:
     places, programs = key_of(trials, BASELINE_KEY), key_of(trials, PROGRAM)
     without = trials["accesses"].eq(0).fillna(False).astype(bool) & trials.index.isin(settled(trials).index)
     baselines = _baselines(zip(places[without], programs[without], records(trials[without]), strict=True))
+    others = _of_mixed_cpus(trials, places + programs)
     values: dict[str, list[float | None]] = {name: [] for name in _BY_NAME}
     null_reasons: list[str | None] = []
     reasons: list[str | None] = []
     for row, place, program in zip(_rows(trials), places, programs, strict=True):
         chosen = _chosen(baselines, place, program)
-        answer = ColumnValues(_BY_NAME, WithBaselines(row, chosen))
+        answer = ColumnValues(_BY_NAME, WithBaselines(row, chosen, others.get(place + program, ())))
         for name, column in values.items():
             column.append(answer[name])
         null_reasons.append(_merged(row, answer))
@@ -235,6 +245,16 @@ AT_ONCE = 10_000
 def _rows(trials: pd.DataFrame) -> Iterator[Row]:
     for start in range(0, len(trials), AT_ONCE):
         yield from records(trials.iloc[start : start + AT_ONCE])
+
+
+def _of_mixed_cpus(trials: pd.DataFrame, places: pd.Series) -> dict[str, list[Row]]:
+    """Return the last attempts at each place, by N, if another number of CPUs worked in some of them: few have that."""
+    mixed = trials["dut_cpus"].groupby(places).transform("nunique").gt(1) & trials.index.isin(settled(trials).index)
+    ordered = trials[mixed & trials["accesses"].notna()].sort_values("accesses", kind="stable")
+    found: dict[str, list[Row]] = defaultdict(list)
+    for place, row in zip(places[ordered.index], records(ordered), strict=True):
+        found[place].append(row)
+    return found
 
 
 def _baselines(trials: Iterable[tuple[str, str, Row]]) -> dict[str, list[tuple[str, Row]]]:

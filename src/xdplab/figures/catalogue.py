@@ -79,7 +79,8 @@ _BESIDE = ("frame_bytes", "imix", "queues")
 def _lines(trials: pd.DataFrame, value: str) -> pd.DataFrame:
     """Leave out series that were tried at one N (by size or queues) if others have two or more: they make no line.
 
-    One of another N than 0 stays where no other of its setting has a line: its baseline is still to be measured.
+    One of another N than 0 stays where no other of its setting has a line: its baseline is still to be measured. So
+    does N = 0 of a mode without a line, of a size and queues that have one.
     """
     held, setting = key_of(trials, SERIES), key_of(trials, tuple(name for name in SERIES if name not in _BESIDE))
     shown = is_believable(trials, value)
@@ -87,7 +88,10 @@ def _lines(trials: pd.DataFrame, value: str) -> pd.DataFrame:
     has_line = trials["accesses"][shown].groupby(held[shown]).nunique().reindex(held).ge(2).to_numpy()
     if not has_line.any():
         return trials
-    alone = of_each.transform("nunique").eq(1) & (of_each.transform("max").eq(0) | setting.isin(setting[has_line]))
+    mode, beside = trials["mode"], key_of(trials, _BESIDE)
+    is_bar = mode.isin(mode[has_line]) | ~beside.isin(beside[has_line])
+    of_a_line = setting.isin(setting[has_line])
+    alone = of_each.transform("nunique").eq(1) & (of_each.transform("max").eq(0) & is_bar | of_a_line)
     return rows_where(trials, ~(shown & alone))
 
 
