@@ -251,10 +251,10 @@ def _of_mixed_cpus(trials: pd.DataFrame, places: pd.Series) -> dict[str, list[Ro
     """Return the last attempts at each place, by N, if another number of CPUs worked in some of them: few have that."""
     mixed = trials["dut_cpus"].groupby(places).transform("nunique").gt(1) & trials.index.isin(settled(trials).index)
     ordered = trials[mixed & trials["accesses"].notna()].sort_values("accesses", kind="stable")
-    found: dict[str, list[Row]] = defaultdict(list)
+    at_place: dict[str, list[Row]] = defaultdict(list)
     for place, row in zip(places[ordered.index], records(ordered), strict=True):
-        found[place].append(row)
-    return found
+        at_place[place].append(row)
+    return at_place
 
 
 def _baselines(trials: Iterable[tuple[str, str, Row]]) -> dict[str, list[tuple[str, Row]]]:

@@ -255,16 +255,16 @@ def _remark(row: Mapping[Hashable, Any]) -> str:
         return f"{row['status']}: {row['reason']}"
     limits = {"NDR": ("ndr_limited_by", "ndr_upper_pps"), "PDR": ("limited_by", "pdr_upper_pps")}
     of_the_tg = [goal for goal, (by, upper) in limits.items() if row[by] == "generator" and row[upper] is not None]
-    told = []
+    parts = []
     if of_the_tg:
-        told.append(
+        parts.append(
             f"the TG made the upper bound of {' and '.join(of_the_tg)}: it sent fewer frames than asked for, stood "
             "still at times and caught up in bunches, or did not take all that came back, and the losses are no more "
             "than that makes"
         )
     if row["livelock"]:
         mrr, pdr = row["mrr_pps"], row["pdr_pps"]
-        told.append(
+        parts.append(
             f"livelock: the MRR, {_kpps(mrr)} kpps, lies {1 - mrr / pdr:.0%} below the PDR: more load, less forwarded"
         )
-    return "; ".join(told)
+    return "; ".join(parts)
