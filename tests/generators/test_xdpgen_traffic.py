@@ -224,16 +224,44 @@ ssize_t sendto(int fd, const void *data, size_t size, int flags, const struct so
 """
 
 
-def slowed(bench: Bench, folder: Path, words: str = "") -> Bench:
-    """xdpgen over a kernel that accepts at most 256 frames every 15 ms: xdpgen's ring of 2048 is full at the end."""
-    (folder / "slow.c").write_text(SLOW_KERNEL)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "slow.so", folder / "slow.c"], check=True)
-    script = f"{bench.lab.work_dir(bench.lab.tg)}/slow-xdpgen-{folder.name}"
-    bench.lab.tg.put((folder / "slow.so").read_bytes(), f"{script}.so")
+OLD_KERNEL = r"""
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <sys/syscall.h>
+long syscall(long number, long what, union bpf_attr *asked, long size) {
+    long (*kernels)(long, ...) = dlsym(RTLD_NEXT, "syscall");
+    if (number == SYS_bpf && what == BPF_PROG_TEST_RUN && asked->test.flags) {
+        errno = EINVAL;
+        return -1;
+    }
+    return kernels(number, what, asked, size);
+}
+"""
+
+
+def over(kernel: str, bench: Bench, folder: Path, words: str = "") -> Bench:
+    """xdpgen over another kernel."""
+    (folder / "kernel.c").write_text(kernel)
+    command = ["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", folder / "kernel.so", folder / "kernel.c", "-ldl"]
+    subprocess.run(command, check=True)
+    script = f"{bench.lab.work_dir(bench.lab.tg)}/xdpgen-{folder.name}"
+    bench.lab.tg.put((folder / "kernel.so").read_bytes(), f"{script}.so")
     text = f'#!/bin/sh\nexec env LD_PRELOAD={script}.so {words} {bench.xdpgen} "$@"\n'
     bench.lab.tg.put(text.encode(), script)
     bench.lab.tg.run(["chmod", "755", script])
     return replace(bench, xdpgen=script)
+
+
+def slowed(bench: Bench, folder: Path, words: str = "") -> Bench:
+    """A kernel that accepts at most 256 frames every 15 ms: xdpgen's ring of 2048 is full at the end."""
+    return over(SLOW_KERNEL, bench, folder, words)
+
+
+def test_a_kernel_without_live_frames_is_none_for_the_engine(traffic_bench: Bench, tmp_path: Path) -> None:
+    refused = pytest.raises(UnsupportedError, match="no live frames")
+    with over(OLD_KERNEL, traffic_bench, tmp_path).generator() as generator, refused:
+        generator.start()
 
 
 def test_what_a_slow_kernel_takes_late_is_sent_in_its_own_burst(traffic_bench: Bench, tmp_path: Path) -> None:
@@ -509,6 +537,9 @@ def test_what_cannot_be_is_refused_with_its_reason(traffic_bench: Bench) -> None
         third.start()
     with traffic_bench.generator(cpus=(1023,)) as fourth, pytest.raises(HostError, match="CPU 1023 is not there"):
         fourth.start()
+    stamps = {"rx_stamp": "device", "tx_stamp": "device", "bind": "zerocopy"}
+    with traffic_bench.generator("afxdp", **stamps) as fifth, pytest.raises(UnsupportedError, match="driver veth"):
+        fifth.start()
 
 
 def test_what_it_is_ready_for_is_what_it_was_asked_for(traffic_bench: Bench) -> None:

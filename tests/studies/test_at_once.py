@@ -66,7 +66,7 @@ def test_places_measure_at_the_same_time_and_the_others_after_them(tmp_path: Pat
     assert order[12:] == ["c"] * 4
     assert sorted(run.rows()["word"]) == sorted(WORDS * 2)
     again = read_state(run.directory)
-    assert again.last.keys() == state.last.keys()
+    assert (again.labs, again.last.keys()) == (2, state.last.keys())
 
 
 def test_each_place_keeps_its_own_order(tmp_path: Path) -> None:
