@@ -110,8 +110,9 @@ def test_queues_1_to_8_with_xdp_attached_on_both_ends(lab, drop_object: Path):
     for end in (lab.dut, lab.tg):
         lab.attach(end, drop_object)
     for queues in (1, 8, 2, 4, 3, 1, 5, 6, 7, 8):
-        for applied in set_queues(lab.dut, lab.tg, queues):
-            assert applied.obtained == {"channels.rx": queues, "channels.tx": queues}
+        obtained = {"channels.rx": queues, "channels.tx": queues}
+        applied = set_queues(lab.dut, lab.tg, queues)
+        assert [(one.interface, one.obtained) for one in applied] == [("vd0", obtained), ("vg0", obtained)]
 
 
 @pytest.mark.parametrize("queues", [0, 9])

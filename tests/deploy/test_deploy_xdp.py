@@ -134,12 +134,13 @@ def test_a_tool_that_cannot_start_is_a_host_error(lab, request_drop):
 
 def test_the_command_line_is_the_contracts():
     request = XdpRequest(
-        "p.o", "vd0", "native", section="xdp", rodata={"n": 4}, init={"state": "f"}, max_entries={"m": 8}
+        "p.o", "vd0", "native", section="xdp", rodata={"n": 4, "on": True}, init={"state": "f"}, max_entries={"m": 8}
     )
     expected = "xdpload --object p.o --interface vd0 --mode native --section xdp"
-    assert " ".join(request.argv("xdpload")) == f"{expected} --rodata n=4 --init state=f --max-entries m=8"
+    filled = "--rodata n=4 --rodata on=1 --init state=f --max-entries m=8"
+    assert " ".join(request.argv("xdpload")) == f"{expected} {filled}"
     more = replace(request, program="mine", options=("--map", "m"), entries={"m": "e"}, count_actions=True)
-    shared = " --program mine --map m --count-actions --share-maps {} --rodata n=4 --init state=f --max-entries m=8"
+    shared = f" --program mine --map m --count-actions --share-maps {{}} {filled}"
     for maps, names in (((), "none"), ((3, 4), "3,4")):
         words = " ".join(replace(more, share_maps=maps).argv("xdpload"))
         assert words == f"{expected}{shared.format(names)} --entries m=e"

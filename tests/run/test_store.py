@@ -294,7 +294,7 @@ def test_who_asks_whether_a_folder_is_held_keeps_nothing_open(tmp_path: Path) ->
         assert disk.is_locked(tmp_path)
         assert disk.holder(tmp_path) == os.getpid()
         assert len(list(Path("/proc/self/fd").iterdir())) == before
-    assert not disk.is_locked(tmp_path)
+    assert (disk.is_locked(tmp_path), (tmp_path / LOCK).exists()) == (False, False)
     assert disk.holder(tmp_path) is None
 
 
