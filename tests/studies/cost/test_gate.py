@@ -84,6 +84,30 @@ def test_the_lines_that_changed_are_named_by_their_text() -> None:
     assert [total["difference"] > 0 for total in change["totals"]] == [True, True, False, False]
 
 
+LOOKUP = "__u64 *{} = bpf_map_lookup_elem(&allowed, &port);"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named", "changed"),
+    [
+        ({LOOKUP.format("count"): 134}, {LOOKUP.format("hits"): 134, "if (ip->ttl < 2)": 7}, "+7 at `if (ip", 1),
+        ({LOOKUP.format("count"): 134}, {LOOKUP.format("hits"): 141}, "+7 at `__u64 *hits", 1),
+        ({"key = ip->saddr;": 4}, {LOOKUP.format("hits"): 11}, "+11 at `__u64 *hits", 2),
+        ({"*count += 1;": 4, "*b += 1;": 4}, {"*hits += 1;": 4, "*b += 1;": 11}, "+7 at `*b", 1),
+    ],
+)
+def test_a_line_that_was_only_reworded_is_not_where_a_packet_grows(
+    old: dict[str, int], new: dict[str, int], named: str, changed: int
+) -> None:
+    """A renamed variable was the line with most growth: +134, of 5 in all."""
+    before, after = (
+        replace(one, lines={k: Fraction(v) for k, v in it.items()}) for one, it in ((CASE, old), (GROWN, new))
+    )
+    difference = CostDifference(before, after)
+    assert named in Gate([difference], Fraction(0)).text("main")
+    assert len(difference.lines) == len(difference.to_json()["lines"]) == changed
+
+
 def test_a_difference_between_two_kernels_names_both() -> None:
     other = replace(CASE, made_with={**CASE.made_with, "kernel_release": "7.2.12"})
     assert f"{CASE.made_with['kernel_release']} → 7.2.12" in CostDifference(CASE, other).text

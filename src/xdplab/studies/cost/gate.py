@@ -1,7 +1,7 @@
 """The gate: a packet's cost against a baseline, which is a file in a repository, or a run; and two runs compared.
 
 A baseline has exact fractions, so a difference of one instruction is a difference. Lines are compared by their text,
-because a line that is added moves the numbers of those below it.
+because a line that is added moves the numbers of those below it; a line that is gone, with the new one most like it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ _BECAME = ("came_back", "passed_on")
 """What became of the frames: a program that drops them all costs less, and is no better for it."""
 _MADE_WITH = (*_TOOLS, *_BECAME)
 _NONE = "0.00% of the frames"
+MOST_PAIRS = 50_000
+"""Lines gone times lines come, which take 2 s. More are those of another program, or its machine instructions."""
 MAP_HINT = "does a map lack its entries (`--map`)?"
 
 Counts = Mapping[str, Fraction]
@@ -122,13 +125,18 @@ class CostDifference:
 
     def most_changed(self, difference: Fraction) -> str:
         """Say at which line most of a difference is; an empty text if no line is known."""
-        both = [line for line in (*self.new.lines, *self.old.lines) if line != MADE_UP]
-        changes = {line: self.new.lines.get(line, Fraction()) - self.old.lines.get(line, Fraction()) for line in both}
-        line = max(changes, key=lambda one: changes[one] * (1 if difference > 0 else -1), default=None)
-        return "" if line is None or not changes[line] else f"; {float(changes[line]):+g} at `{line}`"
+        sign = 1 if difference > 0 else -1
+        changes = {
+            line: new - old for line, old, new in self._line_rows() if line != MADE_UP and (new - old) * sign > 0
+        }
+        line = max(changes, key=lambda one: abs(changes[one]), default=None)
+        return "" if line is None else f"; {float(changes[line]):+g} at `{line}`"
 
     def _total_rows(self) -> list[Change]:
         return [(name, self.old.totals[name], self.new.totals[name]) for name in self.parts if name not in self.inexact]
+
+    def _line_rows(self) -> list[Change]:
+        return _changes(_reworded(self.old.lines, self.new.lines), self.new.lines)
 
     def _function_rows(self) -> list[Change]:
         return [] if self.inexact else _changes(self.old.functions, self.new.functions)
@@ -141,7 +149,7 @@ class CostDifference:
     @property
     def lines(self) -> pd.DataFrame:
         """Return the lines that changed, with what they call, the largest difference first."""
-        return _frame("line", _changes(self.old.lines, self.new.lines))
+        return _frame("line", self._line_rows())
 
     @property
     def functions(self) -> pd.DataFrame:
@@ -158,7 +166,7 @@ class CostDifference:
             "made_otherwise": self.made_otherwise,
             "inexact": self.inexact,
             "totals": _facts(self._total_rows()),
-            "lines": _facts(_changes(self.old.lines, self.new.lines)),
+            "lines": _facts(self._line_rows()),
             "functions": _facts(self._function_rows()),
         }
 
@@ -213,6 +221,18 @@ def _changes(old: Counts, new: Counts) -> list[Change]:
     """Return what changed, the largest difference first."""
     rows = [(key, old.get(key, Fraction()), new.get(key, Fraction())) for key in dict.fromkeys((*old, *new))]
     return sorted((row for row in rows if row[1] != row[2]), key=lambda row: -abs(row[2] - row[1]))
+
+
+def _reworded(old: Counts, new: Counts) -> Counts:
+    """Return the old lines, each that is gone under the text of the new one that is most like it: a renamed variable is
+    no growth, and hides none."""
+    gone, come = [line for line in old if line not in new], [line for line in new if line not in old]
+    texts = dict[str, str]()
+    for line in gone if len(gone) * len(come) <= MOST_PAIRS else ():
+        if alike := get_close_matches(line, come, n=1):
+            texts[line] = alike[0]
+            come.remove(alike[0])
+    return {texts.get(line, line): count for line, count in old.items()}
 
 
 def _frame(name: str, rows: list[Change]) -> pd.DataFrame:

@@ -72,7 +72,7 @@ def versus(table: pd.DataFrame) -> pd.DataFrame:
     )
     if not {BPF, MODULE} <= set(wide.columns):
         return pd.DataFrame()
-    both = wide.dropna(subset=[BPF, MODULE]).reset_index()
+    both = wide.dropna(subset=[BPF, MODULE]).reset_index().rename_axis(columns=None)
     out = both[NAMED].assign(unit=both["clock"].map(UNITS))
     out["BPF"], out["module"] = (both[BPF] / 1000).round(2), (both[MODULE] / 1000).round(2)
     return out.assign(**{"BPF / module": (both[BPF] / both[MODULE]).round(3)})
@@ -93,7 +93,7 @@ def crosscheck(table: pd.DataFrame) -> pd.DataFrame:
     verify = wide[[f"verify, {name}" for name in tracers]].bfill(axis=1).iloc[:, 0]
     jit = wide[[f"jit, {name}" for name in tracers if f"jit, {name}" in wide]].bfill(axis=1).iloc[:, 0]
     share = (verify + jit.fillna(0.0)) / wide[f"load, {SYSTEM_CALL}"]
-    out = wide.reset_index()[[*NAMED, "clock"]]
+    out = wide.reset_index()[[*NAMED, "clock"]].rename_axis(columns=None)
     out["log"], out["traced"] = (wide[log] / 1000).round(2).to_numpy(), (verify / 1000).round(2).to_numpy()
     out["log / traced"] = (wide[log] / verify).round(3).to_numpy()
     out["parts / whole"] = share.round(3).to_numpy()
@@ -109,7 +109,7 @@ def memory(table: pd.DataFrame, kind: str) -> pd.DataFrame:
     index = [*NAMED, "kernel_release"]
     wide = sizes.pivot_table(index=index, columns="step", values="bytes", dropna=False, sort=False).dropna(how="all")
     shown = wide[[name for name in _SIZES if name in wide]].rename(columns=_SIZES).astype("Int64").reset_index()
-    return shown.drop(columns="kernel_release").sort_values(NAMED, na_position="first")
+    return shown.drop(columns="kernel_release").sort_values(NAMED, na_position="first").rename_axis(columns=None)
 
 
 _SIZES = {
