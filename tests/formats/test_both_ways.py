@@ -62,7 +62,8 @@ def test_counts_are_added_and_times_are_the_longer_ones() -> None:
     assert [getattr(both(paced, paced), name).count for name in ("from_due", "lateness")] == [2, 2]
     assert both(paced, back).from_due is both(back, paced).lateness is None
     late = replace(back, intervals=tuple(replace(one, t_s=one.t_s + 1, rx_packets=None) for one in back.intervals))
-    assert [(i.t_s, i.rx_packets) for i in both(there, late).intervals] == [(1.5, None), (2.0, None)]
+    for pair in ((there, late), (late, there)):
+        assert [(i.t_s, i.rx_packets) for i in both(*pair).intervals] == [(1.5, None), (2.0, None)]
 
 
 def test_what_one_direction_did_not_count_is_missing_in_the_sum() -> None:
@@ -79,6 +80,8 @@ def test_what_one_direction_did_not_count_is_missing_in_the_sum() -> None:
 def test_an_interrupted_direction_interrupts_both(interrupted: tuple[bool, bool]) -> None:
     one, other = (replace(burst(), summary=replace(burst().summary, interrupted=value)) for value in interrupted)
     assert both(one, other).summary.interrupted
+    slow = replace(one, summary=replace(one.summary, limited="by its CPU"))
+    assert both(slow, other).summary.limited == both(other, slow).summary.limited == "by its CPU"
 
 
 @pytest.mark.parametrize("restored", [(False, False), (True, False), (True, True), (None, None)])

@@ -87,6 +87,18 @@ def test_a_paced_burst_has_latencies_from_the_due_time_and_from_sending() -> Non
     assert burst.histogram.max == 5000
 
 
+@pytest.mark.parametrize(
+    ("in_window", "window_s", "counted_s"),
+    [(39, 0.1012, 0.1), (39, 0.1009, 0.1009), (38, 0.2, 0.2), (38, None, None)],
+)
+def test_frames_that_were_counted_late_came_within_the_burst_if_none_came_since(
+    in_window: int, window_s: float | None, counted_s: float | None
+) -> None:
+    window = {"duration_s": 0.1, "rx_packets": 39, "rx_window_packets": in_window, "rx_window_s": window_s}
+    (burst,) = parse_output(text(READY, INTERVAL, SUMMARY | window, HISTOGRAM, DETACHED)).bursts
+    assert burst.summary.counted_s == counted_s
+
+
 def test_an_older_paced_burst_has_no_latency_from_the_due_time() -> None:
     (burst,) = parse_output(text(READY, SUMMARY | {"rate_requested_pps": 400.0}, HISTOGRAM, DETACHED)).bursts
     assert (burst.latency, burst.from_due, burst.lateness) == (None, None, None)

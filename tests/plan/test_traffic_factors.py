@@ -129,6 +129,7 @@ def test_stamps_of_sending_are_a_factor_of_engine_afxdp_only() -> None:
         ("afxdp", "software"),
         ("live", "-"),
     ]
+    assert [point.tx_stamp for point in points(engine="live", tx_stamp="device")] == [None]
 
 
 def test_the_simple_imix_is_7_4_1_of_40_576_and_1500_byte_packets() -> None:

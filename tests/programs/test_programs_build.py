@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from xdplab import compiler
-from xdplab.compiler import find_clang, run_tool
+from xdplab.compiler import find_clang, run_tool, sources_of
 from xdplab.errors import MissingToolError, PlanError, ProgramError
 from xdplab.programs import proof
 from xdplab.programs.build import build, compile_command
@@ -304,5 +304,10 @@ def test_flags_find_headers_and_set_names(own, cache, tmp_path):
     assert one.image == other.image
     with pytest.raises(ProgramError, match="there is no none in"):
         UserProgram(str(own), cflags=("-Inone",))
+    for text, remedy in (('#include "mine.h"', "name its folder in `cflags: [-IFOLDER]`"), ("#error no", None)):
+        own.write_text(text + "\n")
+        with pytest.raises(ProgramError) as refused:
+            sources_of(own)
+        assert refused.value.remedy == remedy
     with pytest.raises(PlanError, match="-fplugin=x' is not a flag"):
         UserProgram(str(own), cflags=("-fplugin=x",))
