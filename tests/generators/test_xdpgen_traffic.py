@@ -568,6 +568,8 @@ def test_what_it_is_ready_for_is_what_it_was_asked_for(traffic_bench: Bench) -> 
     ):
         with traffic_bench.generator(engine, **asked) as generator:
             ready = generator.start().settings
+            priorities = lab.tg.run(["ps", "-C", "xdpgen", "-o", "rtprio="]).text.split()
+        assert str(FIFO + 1) in priorities, "it ends what sends"
         assert ready | {"busy_poll_missing": None} == usual | said, (
             "whether a socket can be polled depends on the kernel"
         )
@@ -646,6 +648,14 @@ def _ended_ns(bench: Bench, engine: str, signal: str) -> int:
     assert output.bursts[0].summary.interrupted
     assert output.bursts[0].summary.rx_packets == output.bursts[0].summary.tx_packets > 0
     return int(ended_ns)
+
+
+def test_a_signal_is_no_error_of_a_kernel_that_is_slow(traffic_bench: Bench, tmp_path: Path) -> None:
+    with slowed(traffic_bench, tmp_path).generator("afxdp", flows=1234, receive=False) as generator:
+        generator.start()
+        ends = f"sleep 0.5; pkill -INT -f '^{traffic_bench.xdpgen} .*--flows 1234 '"
+        traffic_bench.lab.tg.start(["sh", "-c", ends], deadline_s=9.0)
+        assert generator.burst("long", 5).summary.interrupted
 
 
 def sends(line: str | None) -> bool:
