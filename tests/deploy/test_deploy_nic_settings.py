@@ -287,6 +287,11 @@ def test_interrupts_and_governors_are_values_by_number() -> None:
     assert read(Governor(), Played({"*": said}), "e") == {"10": "powersave"}  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("word", "values"), [("1", {"threaded": True}), ("0", {"threaded": False}), ("", {})])
+def test_threads_of_a_device_are_a_switch_that_older_kernels_lack(word: str, values: Values) -> None:
+    assert read(BY_PREFIX["napi"], Played({"*": f"{word}\n"}), "e") == values  # type: ignore[arg-type]
+
+
 OF_EACH: dict[str, Values] = {
     "governor": {"0": "performance", "1": "powersave"}, "link": {"mtu": 2000, "promisc": True, "up": False},
     "channels": {"rx": 3, "tx": 2}, "rings": {"rx": 512, "tx": 256}, "features": {"gro": True, "tso": False},

@@ -42,6 +42,7 @@ def test_lines_have_the_verdicts_and_the_time_that_is_left(soon: None, capsys: p
     assert watching.watch(state, under_way, lambda: {"valid": 1}, "r")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "4 trials: none measured, 4 still missing"
+    assert state_of(1, 4).text == "4 trials: 1 measured, 3 still missing"
     assert lines[1] == "1 of 4 trials: 1 valid, 6 s to go"
     assert lines[-1] == "4 of 4 trials: 1 valid"
     assert len(lines) == 3
