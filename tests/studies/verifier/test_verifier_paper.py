@@ -83,14 +83,20 @@ def test_every_cause_of_the_loaders_environment_has_a_remedy_or_says_that_none_i
 def test_prevails_cost_of_a_loop_is_judged_from_three_iterations_on():
     costs = {1: (1e6, 1e6), 3: (5e6, 4e6), 10: (5e6, 9e6), 100: (6e6, 9e6)}
     rows = [
-        prevails(**loop(n, load_ns=t, memory_bytes=m) | {"label": "P", "verifier": "p"}) for n, (t, m) in costs.items()
+        prevails(**loop(n, load_ns=t, memory_bytes=m, repetition=at) | {"label": "P", "verifier": "p"})
+        for n, (t, m) in costs.items()
+        for at in (1, 2)
     ]
     found = answers(*rows, *(loop(n) for n in costs))
     assert found["double_strcmp rolled: PREVAIL's time, ms, P"] == (
         "5.0 at N = 3, 6.0 at N = 100 (× 1.20)", "yes",
     )  # fmt: skip
     assert found["double_strcmp rolled: PREVAIL's memory, kB, P"][1] == "no: it grows"
-    slow = [loop(n, load_ns=12e6) for n in costs]
+    slow = [loop(n, load_ns=12e6, repetition=at) for n in costs for at in (1, 2)]
+    once = answers(*rows[::2], *slow[::2])
+    assert {once["double_strcmp rolled: PREVAIL's time, ms, P"][1], once["rolled loops: PREVAIL against Linux"][1]} == {
+        "unknown: needs two repetitions"
+    }
     refused = [r | {"verdict": "rejected"} for r in rows]
     name = "rolled loops: PREVAIL against Linux"
     assert answers(*rows, *slow)[name] == ("N = 100: Linux takes × 2.00 of P's time (its whole process)", "yes")
@@ -217,6 +223,8 @@ def test_prevails_time_is_the_median_of_its_repetitions():
         for n, of_each in ((3, (40.0, 10.0, 10.0)), (30, (12.0, 11.0, 13.0)))
         for at, ms in enumerate(of_each, start=1)
     ]
-    assert answers(*sizes, *rows)["double_strcmp rolled: PREVAIL's time, ms, P"][0] == (
-        "10.0 at N = 3, 12.0 at N = 30 (× 1.20)"
-    )
+    assert answers(*sizes, *rows)["double_strcmp rolled: PREVAIL's time, ms, P"] == (
+        "10.0 at N = 3, 12.0 at N = 30 (× 1.20)", "yes",
+    )  # fmt: skip
+    apart = [row | {"load_ns": 90e6} if (row["n"], row["repetition"]) == (30, 3) else row for row in rows]
+    assert answers(*sizes, *apart)["double_strcmp rolled: PREVAIL's time, ms, P"][1] == "unknown: repetitions differ"

@@ -81,8 +81,8 @@ def against_paper(table: pd.DataFrame, largest: pd.DataFrame) -> pd.DataFrame:
         *_prevail_grows(rows),
         *_prevail_accepts(corpus[corpus["verifier"] != LINUX]),
         _disagreements(corpus),
-        _fixpoint(rows),
-        *_prevail_loops(rows),
+        _fixpoint(table),
+        *_prevail_loops(table),
         *_growth(loops, "processed_insns", "work (processed instructions)", "kernels"),
         *_growth(_times(table), "verify_ns", "time, ns", "kernels-time"),
         *_growth(counted, "verify_instructions", "verifier's instructions", "kernels-counted"),
@@ -308,14 +308,32 @@ def _fixpoint(rows: pd.DataFrame) -> BesidePaper:
     if rows["verifier"].eq(LINUX).all():
         return BesidePaper(name, paper, "", _NO_PREVAIL)
     theirs = theirs[_came_to_an_end(theirs)]
-    both = _newest_build(ours[ours["verdict"].eq("accepted")]).merge(theirs, on="sha256", suffixes=("", "_b"))
+    ours = _newest_build(ours[ours["verdict"].eq("accepted")])
+    both = ours.merge(theirs, on=["sha256", "repetition"], suffixes=("", "_b"))
     if both.empty:
         return BesidePaper(name, paper, "", "unknown: needs a loop from N = 3 on that Linux accepts and PREVAIL ends")
     last = both.iloc[-1]
-    ratio = float(last["load_ns"]) / float(last["load_ns_b"])
+    pairs = both[both["sha256"].eq(last["sha256"]) & both["label_b"].eq(last["label_b"])]
+    times, others = (pairs[name].astype(float) for name in ("load_ns", "load_ns_b"))
+    ratio = times.median() / others.median()
     result = f"N = {last['n']}: Linux takes × {ratio:.2f} of {last['label_b']}'s time (its whole process)"
-    verdict = "yes" if ratio > 1 else "no: N is small, or the process costs more"
+    verdict = _judged("load_ns", times > others, "no: N is small, or the process costs more")
     return BesidePaper(name, paper, result, verdict + _unless_accepted([last["verdict_b"]]), "prevail-loops")
+
+
+def _judged(column: str, holds: Iterable[bool], no: str) -> str:
+    """Return the verdict of what holds in each repetition; a time needs two: one alone may be the machine's noise."""
+    of_each = list(holds)
+    if len(set(of_each)) > 1:
+        return "unknown: repetitions differ"
+    if column in TIMES and len(of_each) < 2:
+        return "unknown: needs two repetitions"
+    return "yes" if of_each[0] else no
+
+
+def _pairs(by_n: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return a row for each repetition of a time that has both N; of another cost the median, as it hardly differs."""
+    return by_n.dropna() if column in TIMES else by_n.median().to_frame().T
 
 
 def _unless_accepted(verdicts: Iterable[str]) -> str:
@@ -337,14 +355,15 @@ def _prevail_loops(rows: pd.DataFrame) -> Iterator[BesidePaper]:
             yield BesidePaper(name, paper, "", _NO_PREVAIL)
         for label, mine in whole.groupby("label", sort=False):
             one = _newest_build(mine[mine[column].notna() & _came_to_an_end(mine)])
-            if len(one) < 2:
+            by_n = one.pivot_table(index="repetition", columns="n", values=column).astype(float) / scale
+            if by_n.shape[1] < 2:
                 why = "unknown: needs two sizes from N = 3 on that PREVAIL ends"
                 yield BesidePaper(f"{name}, {label}", paper, "", why)
                 continue
-            n, most = one["n"].iloc[[0, -1]]
-            first, last = one[column].astype(float).iloc[[0, -1]] / scale
+            by_n = by_n.iloc[:, [0, -1]]
+            (n, most), (first, last), both = map(int, by_n.columns), by_n.median(), _pairs(by_n, column)
             ours = f"{first:,.1f} at N = {n}, {last:,.1f} at N = {most} (× {last / first:.2f})"
-            verdict = "yes" if last <= STEADY * first else "no: it grows"
+            verdict = _judged(column, both[most] <= STEADY * both[n], "no: it grows")
             verdict += _unless_accepted(one["verdict"])
             yield BesidePaper(f"{name}, {label}", paper, ours, verdict, figure)
 
@@ -375,7 +394,7 @@ def _constant_instructions(loops: pd.DataFrame) -> BesidePaper:
 def _growth(loops: pd.DataFrame, column: str, cost: str, figure: str) -> Iterator[BesidePaper]:
     """The power of N with which a cost grows, from the newest compiler's two largest accepted N.
 
-    A time has a row per repetition, and grows if it does in each of two or more: one alone may be the machine's noise.
+    A time has a row per repetition.
     """
     expected = {"rolled": "grows with N, unlike PREVAIL's", "unrolled": "grows with N; much less from 5.3 on"}
     accepted = loops[loops["verdict"].eq("accepted") & loops[column].notna()]
@@ -392,11 +411,8 @@ def _growth(loops: pd.DataFrame, column: str, cost: str, figure: str) -> Iterato
             value, at_most = by_n.median().tolist()
             power = np.log(at_most / value) / np.log(most / n)
             ours = f"{value:,.0f} at N = {n}, {at_most:,.0f} at N = {most} (power {power:.2f}; {' '.join(build)})"
-            both = by_n.dropna()
-            grows = set(both[most] > both[n]) if column in TIMES else {at_most > value}
-            verdict = "yes" if grows == {True} else "no: it does not grow"
-            if column in TIMES and (len(both) < 2 or len(grows) > 1):
-                verdict = "unknown: repetitions differ" if len(grows) > 1 else "unknown: needs two repetitions"
+            both = _pairs(by_n, column)
+            verdict = _judged(column, both[most] > both[n], "no: it does not grow")
             shown += 1
             yield BesidePaper(f"{name}, {label}", paper, ours, verdict, figure)
         if not shown:
