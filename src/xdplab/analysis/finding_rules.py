@@ -49,10 +49,10 @@ from xdplab.analysis.series import (
     by_series,
     key_of,
     places_by,
-    plain,
     rows_where,
     same_reason,
     settled,
+    used_up,
     valid,
     with_keys,
 )
@@ -383,7 +383,7 @@ RULES: dict[str, Rule] = {
 
 def find(trials: pd.DataFrame, rules: Mapping[str, Rule] = RULES) -> list[Finding]:
     """Apply every rule to judged and derived trials; warnings first, then in the table's order."""
-    whole = trials if SETTING_KEY in trials else with_keys(for_rules(trials.copy(deep=False)))
+    whole = trials if SETTING_KEY in trials else with_keys(used_up(for_rules(trials), trials.index))
     spare = [name for name in SERIES if name not in OF_RULES and not is_numeric_dtype(whole[name])]
     believed = valid(whole.drop(columns=spare)).assign(**{BELIEVED: True})
     findings = [
@@ -392,9 +392,9 @@ def find(trials: pd.DataFrame, rules: Mapping[str, Rule] = RULES) -> list[Findin
     return sorted(findings, key=lambda finding: finding.severity != "warning")
 
 
-def for_rules(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return what rules read of the trials, as `plain` columns, which go from ``trials``."""
-    return plain(trials, [*NEEDED, *([STAGE] if STAGE in trials else [])], use_up=True)
+def for_rules(trials: pd.DataFrame) -> dict[str, pd.Series]:
+    """Return what rules read of the trials, for `used_up`."""
+    return {name: trials[name] for name in (*NEEDED, *([STAGE] if STAGE in trials else []))}
 
 
 def _read(trials: pd.DataFrame, rule: str) -> pd.DataFrame:

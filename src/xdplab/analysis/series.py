@@ -82,22 +82,24 @@ def _text(value: object) -> str:
     return str(value + 0.0) if isinstance(value, float) else str(value)
 
 
-def plain(trials: pd.DataFrame, columns: Sequence[str], *, use_up: bool = False) -> pd.DataFrame:
+def plain(trials: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Return the columns as float64 (NaN for null) and text: grouping a hundred nullable columns costs seconds.
 
-    ``use_up``: each goes from ``trials`` as its plain one is made, so that not both are held of all. Their names are
-    Python's own: from Arrow's, each access to a column makes its name anew.
+    Their names are Python's own: from Arrow's, each access to a column makes its name anew.
     """
-    left = {name: trials[name] for name in columns}
-    if use_up:  # at once: a frame makes all of its list anew for each that goes
-        trials.drop(columns=list(left), inplace=True)
-    numbers = [name for name, column in left.items() if is_numeric_dtype(column)]
-    floats = np.empty((len(numbers), len(trials)))
+    return used_up({name: trials[name] for name in columns}, trials.index)
+
+
+def used_up(columns: dict[str, pd.Series], index: pd.Index) -> pd.DataFrame:
+    """Return the columns as `plain` does; each goes from ``columns`` as its plain one is made, so that not both are
+    held of all if no frame holds them."""
+    numbers = [name for name, column in columns.items() if is_numeric_dtype(column)]
+    floats = np.empty((len(numbers), len(index)))
     for row, name in zip(floats, numbers, strict=True):  # not from a list of all of them, which would be held, too
-        row[:] = left.pop(name).to_numpy(dtype="float64", na_value=float("nan"))
-    texts = {name: _plain_text(left.pop(name)) for name in tuple(left)}
-    frame = pd.DataFrame(floats.T, columns=numbers, index=trials.index, copy=False)
-    frame = pd.concat([frame, pd.DataFrame(texts, index=trials.index)], axis=1)
+        row[:] = columns.pop(name).to_numpy(dtype="float64", na_value=float("nan"))
+    texts = {name: _plain_text(columns.pop(name)) for name in tuple(columns)}
+    frame = pd.DataFrame(floats.T, columns=numbers, index=index, copy=False)
+    frame = pd.concat([frame, pd.DataFrame(texts, index=index)], axis=1)
     return frame.set_axis(pd.Index(frame.columns, dtype="object"), axis=1)
 
 

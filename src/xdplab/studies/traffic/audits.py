@@ -23,6 +23,7 @@ from xdplab.analysis.series import (
     plain,
     rows_where,
     settled,
+    used_up,
     valid,
     with_baselines,
     with_keys,
@@ -113,8 +114,10 @@ def findings(trials: pd.DataFrame) -> list[Finding]:
 def audit(name: str, trials: pd.DataFrame) -> Audit:
     """Return the findings of the run of that name, and the fits of the model."""
     places = point_label(trials)
-    trials = settled(trials).copy(deep=False)
-    trials = with_keys(for_rules(trials))
+    trials = settled(trials)
+    index, columns = trials.index, for_rules(trials)
+    del trials  # the rest of the table goes, and these columns one by one
+    trials = with_keys(used_up(columns, index))
     entries = tuple(entry(finding, places) for finding in find(trials))
     believed = valid(trials).assign(**{BELIEVED: True})
     return Audit(name, entries, tuple(fits_by_repetition(believed)), labs_compared(believed, places))
