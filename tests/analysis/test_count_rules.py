@@ -58,6 +58,12 @@ def test_at_maximum_load_a_closed_loop_loses_no_frame(change: dict[str, object],
     assert (closed_loop_is_closed(LIVE | change) is None) == holds
 
 
+@pytest.mark.parametrize(("driver", "closed"), [("veth", True), ("netkit", True), (None, True), ("virtio_net", False)])
+def test_the_ring_of_a_guests_card_overflows_and_is_no_closed_loop(driver: str | None, closed: bool) -> None:
+    reason = closed_loop_is_closed(LIVE | STOPPED | {"dut_driver": driver}) or ""
+    assert ("closed loop" in reason, "virtio_net" in reason) == (closed, not closed)
+
+
 @pytest.mark.parametrize(("changed", "holds"), [(0, True), (80_000, True), (90_000, False), (None, True)])
 def test_a_frame_that_may_carry_what_was_written_before_is_not_the_one_asked_for(
     changed: int | None, holds: bool

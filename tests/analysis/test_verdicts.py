@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from xdplab.analysis.verdicts import RULES, judge, loss_share
+from xdplab.analysis.verdicts import RULES, drained_share, judge, loss_share
 
 GOOD = {
     "arrangement": "split", "mode": "native", "engine": "live", "workload": "array", "program_name": "array-read",
@@ -73,6 +73,8 @@ def test_two_directions_have_a_cables_rate_each() -> None:
     assert (verdict.verdict, verdict.limited_by) == ("valid", "generator")
     assert judge(both_ways(0.3, 0.995)).limited_by == "link"
     assert judge(both_ways(0.3, 1.01)).reason == "received 101.0% of what the physical link can carry"
+    at_rest = both_ways(0.3, 1.0) | {"rx_packets": None, "rx_ring_entries": 512, "queues": 4}
+    assert drained_share(at_rest) == pytest.approx(4 * 512 / LINE), "what its rings hold is of that direction's frames"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from xdplab.analysis.count_rules import (
     frames_arrive_as_sent,
     frames_left_whole,
     link_counts_what_xdp_takes,
+    lost_at_maximum,
     program_does_as_said,
     program_saw_what_was_counted,
     redirects_are_taken,
@@ -125,8 +126,13 @@ def line_share(row: Row) -> float | None:
     """
     rate, size = number(row, "forwarded_pps"), _forwarded_bytes(row)  # of the window: the link carries rings later
     most = None if size is None else line_pps(number(row, "link_bps"), size)
+    return rate * _fuller(row) / most if most and rate is not None else None
+
+
+def _fuller(row: Row) -> float:
+    """Share of the forwarded frames that the fuller of two directions has; 1 of one."""
     ways = [number(row, f"{way}_rx_packets") or 0.0 for way, _ in DIRECTIONS]
-    return rate * (max(ways) / sum(ways) if any(ways) else 1.0) / most if most and rate is not None else None
+    return max(ways) / sum(ways) if any(ways) else 1.0
 
 
 def _forwarded_bytes(row: Row) -> float | None:
@@ -401,7 +407,7 @@ def say_loss(row: Row) -> str | None:
     if loss is None or loss <= LOSS_FLOOR or not (paced or cpu_is_shared(row)):
         return None
     if not paced:
-        return f"{loss:.2%} of the frames did not come back, though a shared CPU is a closed loop"
+        return f"{loss:.2%} of the frames did not come back{lost_at_maximum(row)}"
     if not sender_bunched(row):
         return f"{loss:.2%} of this paced load was lost"
     pause = number(row, "tx_pause_ms") or 0.0
@@ -508,10 +514,13 @@ def say_unsteady(row: Row) -> str | None:
 
 
 def drained_share(row: Row) -> float:
-    """Only the TG counts when the window ends, and no rewritten frames; counts at rest include what drained later."""
+    """Only the TG counts when the window ends, and no rewritten frames; counts at rest include what drained later.
+
+    Each of two directions has rings of its own.
+    """
     entries, queues, done = number(row, "rx_ring_entries"), number(row, "queues"), forwarded(row)
     at_rest = not returns_frames(row) or tg_count(row) is None or say_rewritten(row)
-    return entries * queues / done if entries and queues and done and at_rest else 0.0
+    return entries * queues / (done * _fuller(row)) if entries and queues and done and at_rest else 0.0
 
 
 def say_drained(row: Row) -> str | None:
