@@ -5,13 +5,15 @@ import threading
 import time
 import tracemalloc
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import paramiko
 import pytest
 from paramiko.common import MSG_CHANNEL_SUCCESS
 from paramiko.packet import Packetizer
 
-from xdplab.errors import HostError
+from xdplab import text
+from xdplab.errors import HostError, HostLostError
 from xdplab.hosts import ssh
 from xdplab.hosts.ssh import SshHost
 from xdplab.labs import Lab
@@ -109,3 +111,26 @@ def test_a_request_without_an_answer_is_an_error_and_the_next_command_connects_a
     assert host.run(["hostname"]).text == "dut\n"
     held.set()
     host.close()
+
+
+def test_a_wait_for_a_host_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run was silent for 15 minutes."""
+    gone, said = iter([HostLostError("gone"), HostLostError("gone")]), list[str]()
+
+    def again() -> None:
+        time.sleep(0.1)
+        if (error := next(gone, None)) is not None:
+            raise error
+
+    monkeypatch.setattr(text, "SOON_S", 0.05)
+    monkeypatch.setattr(ssh, "RETRY_S", 0.1)
+    host = object.__new__(SshHost)
+    host.name, host._address = "dut", SimpleNamespace(returns_s=900.0)
+    monkeypatch.setattr(host, "_transport", again)
+    naming = text.STEPS.set(said.append)
+    try:
+        host.await_return()
+    finally:
+        text.STEPS.reset(naming)
+    assert len(said) == 1
+    assert "15.0 minutes" in said[0]

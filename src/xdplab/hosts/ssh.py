@@ -22,6 +22,7 @@ from xdplab.hosts import Result
 from xdplab.hosts.lifeline import Lifeline, host_end
 from xdplab.hosts.paramiko_alone import paramiko
 from xdplab.hosts.process import StreamedProcess, guarded, within
+from xdplab.text import duration, step
 
 CONNECT_S = 10.0
 """Seconds for each step of connecting: TCP, key exchange, login."""
@@ -288,14 +289,15 @@ class SshHost:
     def await_return(self) -> None:
         """Reconnect as soon as the host answers. Raises HostLostError after ``returns_s``."""
         until = time.monotonic() + self._address.returns_s
-        while True:
-            try:
-                self._transport()
-                return
-            except HostLostError:
-                if time.monotonic() > until:
-                    raise
-            time.sleep(RETRY_S)
+        with step(f"{self.name} does not answer: waiting up to {duration(self._address.returns_s)} for it"):
+            while True:
+                try:
+                    self._transport()
+                    return
+                except HostLostError:
+                    if time.monotonic() > until:
+                        raise
+                time.sleep(RETRY_S)
 
     def run(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"", check: bool = True) -> Result:
         process = SshProcess(self, argv, deadline_s)
