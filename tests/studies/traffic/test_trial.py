@@ -367,7 +367,7 @@ def test_what_a_point_says_of_its_traffic_reaches_the_generator(
     sender(context, points["ways"], deadline_s=62, dst_mac=NOBODY, rate_pps=None)
     race = {"name": "r", "race": {}, "blocks": PLAN["blocks"] * 2}
     plain, card = replace(points["ways"], directions="back", load="max"), GeneratorPlace(follows=True)
-    sender(context_of(calls, points, plan=parse_plan(race)), plain, deadline_s=63)
+    sender(context_of(calls, points, plan=parse_plan(race)), replace(plain, frame_bytes=512), deadline_s=63)
     context.programs[plain.program].frames_on_tg = "/f.pcap"
     for place, virtual, load in ((card, True, "50%"), (GeneratorPlace(), False, "50% of line")):
         vars(context.lab).update(generator=place, virtual=virtual, cpus=lambda _: Cpus((0, 1), (4,)))
