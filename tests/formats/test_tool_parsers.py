@@ -248,6 +248,8 @@ def test_ethtool_statistics_follow_the_queue_count() -> None:
     ("parser", "text", "says"),
     [
         (ethtool.parse_statistics, "NIC statistics:\n     a: 1\n     a: 2\n", "line 3: the same counter twice"),
+        (ethtool.parse_statistics, "NIC statistics:\n", "no counter in it"),
+        *((ethtool.parse_driver, text, "no line `driver: NAME`") for text in ("driver: \n", "version: 1.0\n")),
         (ethtool.parse_statistics, "NIC statistics:\n     a: -1\n", "line 2: not a count"),
         (ethtool.parse_statistics, "no stats available\n", "line 1: no title"),
         (ethtool.parse_channels, recorded("ethtool_l.txt")[:60].decode(), "a block is missing"),
