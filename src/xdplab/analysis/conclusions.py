@@ -20,6 +20,7 @@ from xdplab.analysis.intervals import Spread
 from xdplab.analysis.load_rules import DISTURBANCES
 from xdplab.analysis.sentences import Estimate, Values
 from xdplab.analysis.series import (
+    BELIEVED,
     LABEL,
     PROGRAM_KEY,
     SETTING_KEY,
@@ -117,11 +118,11 @@ NOTHING_TO_COMPARE = (
 )
 """Without and with valid trials."""
 RATE, PACED, P99 = "forwarded_pps", "rate_requested_pps", "latency_p99_ns"
-NEEDED = frozenset(
-    {"run_id", "trial_id", "attempt", "point_id", "repetition", "verdict", "limited_by", STAGE}
-    | {RATE, PACED, P99, "offered_pps", "ns_per_packet"}
-    | {factor.column for factor in FACTORS}
+NEEDED = (
+    *("run_id", "trial_id", "attempt", "point_id", "repetition", "verdict", "limited_by", "accesses", STAGE),
+    *(RATE, PACED, P99, "offered_pps", "ns_per_packet", SETTING_KEY, PROGRAM_KEY, LABEL),
 )
+"""Beside the factors that vary."""
 OF_PROGRAM = frozenset(factor.column for factor in FACTORS if of_program(factor))
 
 
@@ -130,8 +131,10 @@ def conclusions(trials: pd.DataFrame) -> list[str]:
 
     ``trials`` are judged and derived. A run whose points cannot be compared tells their rates.
     """
-    trials = trials[[name for name in trials if name in NEEDED]]  # rows of all columns take three times as long
-    rows, names = valid(trials), varying(settled(trials))
+    last = settled(trials)
+    names, keyed = varying(last), with_keys(last)
+    needed = [name for name in dict.fromkeys((*NEEDED, *names)) if name in keyed]
+    rows = valid(keyed[needed]).assign(**{BELIEVED: True})  # rows of all columns take three times as long
     at_max = rows[rows[PACED].isna() & rows[RATE].gt(0)]
     paced = rows[rows[PACED].notna() & rows[P99].notna() & reached(rows)]
     parts = [text for text in (cost(rows, names), ratios(at_max, names)) if text] or [rates(at_max)]
@@ -145,7 +148,7 @@ def cost(trials: pd.DataFrame, names: Sequence[str]) -> str:
         return ""
     naming = [name for name in names if name == "mode" or (name in OF_PROGRAM and name != "accesses")]
     groups: dict[tuple[object, ...], Values] = {}
-    limited = with_keys(limited_by_dut(trials))
+    limited = limited_by_dut(trials)
     read = dict.fromkeys(("accesses", "ns_per_packet", "repetition", SETTING_KEY, PROGRAM_KEY, LABEL, *naming))
     for series, rows in by_series(limited[list(read)]):
         repetition, lines = lines_by_repetition(rows)

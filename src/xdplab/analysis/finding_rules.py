@@ -47,12 +47,14 @@ from xdplab.analysis.series import (
     SERIES,
     SETTING_KEY,
     by_series,
+    is_plain,
     key_of,
     places_by,
+    plain,
     rows_where,
     same_reason,
+    series_of,
     settled,
-    used_up,
     valid,
     with_keys,
 )
@@ -274,10 +276,11 @@ def missing_points(trials: pd.DataFrame) -> Iterator[Finding]:
     varied = ["queues", "frame_bytes", "accesses"]
     held = tuple(name for name in SERIES if name not in varied)
     last = settled(trials)
-    counted = last[last["accesses"].notna()]
-    factors = counted[[*varied, "mode", "program_name", "engine"]].assign(held=key_of(counted, held))
-    once = ~factors.duplicated([*varied, "held"]) | factors[varied].isna().any(axis=1)
-    for _, rows in factors[once].groupby("held", sort=False):
+    counted = rows_where(last, last["accesses"].notna())
+    again = counted[["accesses"]].assign(series=series_of(counted)).duplicated()
+    once = counted[~again | counted[varied].isna().any(axis=1)]
+    factors = once[[*varied, "mode", "program_name", "engine"]]
+    for _, rows in factors.groupby(key_of(once, held), sort=False):
         measured = set(rows[varied].itertuples(index=False, name=None))
         grid = list(product(*(sorted(rows[name].dropna().unique()) for name in varied)))
         absent = [combination for combination in grid if combination not in measured]
@@ -383,7 +386,7 @@ RULES: dict[str, Rule] = {
 
 def find(trials: pd.DataFrame, rules: Mapping[str, Rule] = RULES) -> list[Finding]:
     """Apply every rule to judged and derived trials; warnings first, then in the table's order."""
-    whole = trials if SETTING_KEY in trials else with_keys(used_up(for_rules(trials), trials.index))
+    whole = trials if SETTING_KEY in trials else with_keys(for_rules(trials))
     spare = [name for name in SERIES if name not in OF_RULES and not is_numeric_dtype(whole[name])]
     believed = valid(whole.drop(columns=spare)).assign(**{BELIEVED: True})
     findings = [
@@ -392,9 +395,9 @@ def find(trials: pd.DataFrame, rules: Mapping[str, Rule] = RULES) -> list[Findin
     return sorted(findings, key=lambda finding: finding.severity != "warning")
 
 
-def for_rules(trials: pd.DataFrame) -> dict[str, pd.Series]:
-    """Return what rules read of the trials, for `used_up`."""
-    return {name: trials[name] for name in (*NEEDED, *([STAGE] if STAGE in trials else []))}
+def for_rules(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return what rules read of the trials, as `plain` columns."""
+    return trials if is_plain(trials) else plain(trials, [*NEEDED, *([STAGE] if STAGE in trials else [])])
 
 
 def _read(trials: pd.DataFrame, rule: str) -> pd.DataFrame:

@@ -37,7 +37,7 @@ def key_of(trials: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
         if (text := only_text(trials[name])) is not None:
             keys = keys + "|" + text if number else np.array([text], dtype=object)
             continue
-        of_row, texts = _levels(trials[name])
+        of_row, texts = levels(trials[name])
         codes, combined = pd.factorize(codes * len(texts) + of_row)
         before, level = keys[combined // len(texts)], texts[combined % len(texts)]
         keys = before + "|" + level if number else level
@@ -68,12 +68,12 @@ def only_text(column: pd.Series) -> str | None:
     return _text(first) if same else None
 
 
-def _levels(column: pd.Series) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def levels(column: pd.Series) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return the level of each row as a number, and the text of each level; the last one is null's."""
     if column.dtype == object:  # 1, 1.0 and True are equal, their texts are not
         column = pd.Series([None if is_null(value) else _text(value) for value in column.tolist()], dtype="object")
-    codes, levels = pd.factorize(column)
-    texts = np.array([*("-" if is_null(value) else _text(value) for value in levels.tolist()), "-"], dtype=object)
+    codes, distinct = pd.factorize(column)
+    texts = np.array([*("-" if is_null(value) else _text(value) for value in distinct.tolist()), "-"], dtype=object)
     return np.where(codes < 0, len(texts) - 1, codes), texts
 
 
@@ -87,20 +87,25 @@ def plain(trials: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
     Their names are Python's own: from Arrow's, each access to a column makes its name anew.
     """
-    return used_up({name: trials[name] for name in columns}, trials.index)
-
-
-def used_up(columns: dict[str, pd.Series], index: pd.Index) -> pd.DataFrame:
-    """Return the columns as `plain` does; each goes from ``columns`` as its plain one is made, so that not both are
-    held of all if no frame holds them."""
-    numbers = [name for name, column in columns.items() if is_numeric_dtype(column)]
-    floats = np.empty((len(numbers), len(index)))
+    numbers = [name for name in columns if is_numeric_dtype(trials[name])]
+    floats = np.empty((len(numbers), len(trials)))
     for row, name in zip(floats, numbers, strict=True):  # not from a list of all of them, which would be held, too
-        row[:] = columns.pop(name).to_numpy(dtype="float64", na_value=float("nan"))
-    texts = {name: _plain_text(columns.pop(name)) for name in tuple(columns)}
-    frame = pd.DataFrame(floats.T, columns=numbers, index=index, copy=False)
-    frame = pd.concat([frame, pd.DataFrame(texts, index=index)], axis=1)
+        row[:] = trials[name].to_numpy(dtype="float64", na_value=float("nan"))
+    texts = {name: _plain_text(trials[name]) for name in columns if name not in numbers}
+    frame = pd.DataFrame(floats.T, columns=numbers, index=trials.index, copy=False)
+    frame = pd.concat([frame, pd.DataFrame(texts, index=trials.index)], axis=1)
     return frame.set_axis(pd.Index(frame.columns, dtype="object"), axis=1)
+
+
+def is_plain(trials: pd.DataFrame) -> bool:
+    """Tell whether all columns are as `plain` makes them."""
+    return all(kind in (float, object) or isinstance(kind, pd.CategoricalDtype) for kind in set(trials.dtypes))
+
+
+def with_integers(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the trials with whole numbers of factors as integers, as a person reads them."""
+    names = [factor.column for factor in FACTORS if factor.dtype == "int" and factor.column in trials]
+    return trials.astype(dict.fromkeys(names, "Int64"))
 
 
 def objects(column: pd.Series) -> pd.Series:
@@ -143,7 +148,8 @@ def settled(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the last attempt of each trial: earlier attempts are not measurements."""
     if BELIEVED in trials or trials["trial_id"].isna().any():
         return trials
-    alone = trials["trial_id"].is_unique or not trials.duplicated(["run_id", "trial_id"]).any()
+    first = "attempt" in trials and trials["attempt"].eq(1).all()  # then no trial has a second one
+    alone = first or trials["trial_id"].is_unique or not trials.duplicated(["run_id", "trial_id"]).any()
     if alone and trials.index.is_monotonic_increasing:
         return trials  # each has one attempt: a copy of all columns would take longer than the rest
     ordered = trials.sort_values("attempt", kind="stable", na_position="first")

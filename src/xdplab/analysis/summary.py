@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from xdplab.analysis.intervals import Spread
 from xdplab.analysis.sentences import Estimate
-from xdplab.analysis.series import objects, only_text, places_by, reached, settled
+from xdplab.analysis.series import levels, objects, only_text, places_by, reached, settled, with_integers
 from xdplab.analysis.values import three_digits
 from xdplab.plan.factors import FACTORS
 
@@ -52,7 +52,7 @@ def varying(trials: pd.DataFrame, shown: Sequence[str] = ()) -> list[str]:
     others = [column for column in columns if column not in shown]
     chosen, place, groups = list[str](), np.zeros(len(trials), dtype=np.int64), 1
     for name in [*shown, *sorted(others, key=lambda column: (order.get(column, len(order)), column in lacking))]:
-        level, texts = pd.factorize(trials[name].astype("string").fillna(""))
+        level, texts = levels(trials[name])
         apart, places = pd.factorize(place * len(texts) + level)
         if name in shown or len(places) > groups:
             chosen, place, groups = [*chosen, name], apart, len(places)
@@ -79,7 +79,7 @@ def points_summary(trials: pd.DataFrame, order: Sequence[str] = ()) -> pd.DataFr
     if last.empty:
         return pd.DataFrame()
     of_point = [places for _, places in places_by(last.groupby(keys, sort=False, dropna=False).ngroup())]
-    firsts = last[names].iloc[[places[0] for places in of_point]]
+    firsts = with_integers(last[names].iloc[[places[0] for places in of_point]])
     cells = map(_cells(last), of_point)
     table = pd.DataFrame([dict(firsts.iloc[row]) | values for row, values in enumerate(cells)])
     if not order:
@@ -184,8 +184,10 @@ def constant_words(trials: pd.DataFrame, names: Sequence[str]) -> str:
     """Return the factors that are the same at all points, of those that a reader wants first."""
     parts = [("lab", "lab"), ("mode", "mode"), ("frame_bytes", "frame"), ("queues", "queues"), ("engine", "engine")]
     parts += [("load", "load"), ("arrangement", "arrangement")]
-    measured = trials[trials["verdict"].isin(["valid", "invalid"])] if "verdict" in trials else trials
-    shown = measured if len(measured) else trials
+    shown = trials[[name for name, _ in parts]]
+    if "verdict" in trials and (measured := trials["verdict"].isin(["valid", "invalid"])).any():
+        shown = shown[measured]
     alike = {name for name, _ in parts if shown[name].notna().all() and shown[name].nunique() == 1}
     rest = [(name, word) for name, word in parts if name not in names and name in alike]
-    return ", ".join(f"{word} {shown[name].iloc[0]}" for name, word in rest)
+    first = with_integers(shown.iloc[:1])
+    return ", ".join(f"{word} {first[name].iloc[0]}" for name, word in rest)

@@ -54,12 +54,12 @@ def audit(run: Run[Any]) -> PlainAudit:
 
 def write_audit(run: RunDirectory, audit: RunAudit) -> list[Path]:
     """Write audit.md and audit.json where the outputs of the run go; return their paths."""
-    data = json.dumps(audit.to_json(), indent=1, sort_keys=True) + "\n"
-    texts = {"audit.md": visible(audit.to_markdown()), "audit.json": data}
-    for name, text in texts.items():
-        with replacing(run.outputs / name) as scratch:
-            scratch.write_text(text)
-    return [run.outputs / name for name in texts]
+    paths = [run.outputs / name for name in ("audit.md", "audit.json")]
+    with replacing(paths[0]) as scratch:
+        scratch.write_text(visible(audit.to_markdown()))
+    with replacing(paths[1]) as scratch, scratch.open("w") as file:
+        json.dump(audit.to_json(), file, indent=1, sort_keys=True)  # a text of all fits would take a gigabyte to make
+    return paths
 
 
 def not_measured(attempts: Iterable[Attempt], state: RunState) -> list[Finding]:

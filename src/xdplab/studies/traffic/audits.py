@@ -20,12 +20,13 @@ from xdplab.analysis.series import (
     SERIES,
     SETTING_KEY,
     key_of,
+    only_text,
     plain,
     rows_where,
     settled,
-    used_up,
     valid,
     with_baselines,
+    with_integers,
     with_keys,
 )
 from xdplab.analysis.summary import varying
@@ -114,10 +115,7 @@ def findings(trials: pd.DataFrame) -> list[Finding]:
 def audit(name: str, trials: pd.DataFrame) -> Audit:
     """Return the findings of the run of that name, and the fits of the model."""
     places = point_label(trials)
-    trials = settled(trials)
-    index, columns = trials.index, for_rules(trials)
-    del trials  # the rest of the table goes, and these columns one by one
-    trials = with_keys(used_up(columns, index))
+    trials = with_keys(for_rules(settled(trials)))
     entries = tuple(entry(finding, places) for finding in find(trials))
     believed = valid(trials).assign(**{BELIEVED: True})
     return Audit(name, entries, tuple(fits_by_repetition(believed)), labs_compared(believed, places))
@@ -137,7 +135,7 @@ def point_label(trials: pd.DataFrame) -> dict[str, str]:
 
     Other factors follow if points of the run would share their words without them: ``…, chase read, load 20kpps``.
     """
-    rows = trials.drop_duplicates("point_id")
+    rows = with_integers(trials[~trials["point_id"].duplicated()])
     # In place of an N that a program has not, its name is told.
     what = rows["accesses"].astype("string").radd("N = ").fillna(rows["program_name"].astype("string"))
     more = [BY_COLUMN[name] for name in varying(rows.assign(accesses=what), _IN_PLACE)]
@@ -165,16 +163,20 @@ def entry(finding: Finding, places: Mapping[str, str]) -> AuditEntry:
 
 _OF_FITS = (
     *("run_id", "trial_id", "attempt", "verdict", "repetition", "accesses", "ns_per_packet", STAGE),
-    *(SETTING_KEY, PROGRAM_KEY, BELIEVED),
+    *("mode", "queues", "program_name", SETTING_KEY, PROGRAM_KEY, BELIEVED),
 )
+"""Beside the columns of a series that vary."""
 
 
 def fits_by_repetition(trials: pd.DataFrame) -> list[Fit]:
     """Fit t0 + c N to the DUT-limited trials of each mode, queue count and repetition (and program, engine, load)."""
-    names = [name for name in dict.fromkeys((*_OF_FITS, *SERIES)) if name in trials]
-    limited = limited_by_dut(trials[names] if BELIEVED in trials else plain(trials, names))
+    if SETTING_KEY not in trials:
+        trials = with_keys(plain(trials, [name for name in dict.fromkeys((*_OF_FITS, *SERIES)) if name in trials]))
+    several = (name for name in SERIES if only_text(trials[name]) is None)
+    limited = limited_by_dut(trials[[name for name in dict.fromkeys((*_OF_FITS, *several)) if name in trials]])
     limited = with_baselines(rows_where(limited, limited["accesses"].notna())) if len(limited) else limited
-    series, repetition = (pd.factorize(of)[0] for of in (key_of(limited, FIT_GROUP), limited["repetition"]))
+    group = tuple(name for name in FIT_GROUP if name in limited)
+    series, repetition = (pd.factorize(of)[0] for of in (key_of(limited, group), limited["repetition"]))
     groups = pd.factorize(series * 2**32 + repetition)[0]
     lines = fit_lines(limited["accesses"], limited["ns_per_packet"], groups)
     firsts = limited.iloc[lines.place]
@@ -194,7 +196,7 @@ def _settings(firsts: pd.DataFrame) -> list[str]:
     if firsts.empty:
         return []
     columns = ("mode", "queues", "program_name")
-    names = varying(firsts[list(FIT_GROUP)], columns)
+    names = varying(firsts[[name for name in FIT_GROUP if name in firsts]], columns)
     keys = key_of(firsts, tuple(names))
     alone = ~keys.duplicated()
     texts = [

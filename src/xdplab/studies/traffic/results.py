@@ -14,7 +14,7 @@ from xdplab.analysis.conclusions import conclusions, doubt
 from xdplab.analysis.finding_rules import NEEDED
 from xdplab.analysis.fit import STAGE
 from xdplab.analysis.sentences import WIDEST
-from xdplab.analysis.series import same_reason
+from xdplab.analysis.series import plain, same_reason
 from xdplab.analysis.summary import VALUES, WORDS, constant_words, for_people, points_summary, varying
 from xdplab.plan.factors import FACTORS
 from xdplab.studies.kind import Run
@@ -38,11 +38,11 @@ OF_WINDOWS = "rates of whole windows, which swing more than the race's slices: t
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Read the columns of the results. Raises OSError, ValueError."""
+    """Read the columns of the results, `plain` ones. Raises OSError, ValueError."""
     names = [name for name in pq.read_schema(path).names if name in READ]
-    texts = [name for name in names if name not in GROUPED]
-    parts = [names[first : first + 20] for first in range(0, len(names), 20)]  # Arrow's copy is of some at a time
-    table = pd.concat([pd.read_parquet(path, columns=part, read_dictionary=texts) for part in parts], axis=1)
+    file = pq.ParquetFile(path, read_dictionary=[name for name in names if name not in GROUPED])
+    parts = (names[first : first + 20] for first in range(0, len(names), 20))  # Arrow's copy is of some at a time
+    table = pd.concat([plain(file.read(part).to_pandas(ignore_metadata=True), part) for part in parts], axis=1)
     pa.default_memory_pool().release_unused()
     return table
 
