@@ -59,6 +59,7 @@ def write_audit(run: RunDirectory, audit: RunAudit) -> list[Path]:
         scratch.write_text(visible(audit.to_markdown()))
     with replacing(paths[1]) as scratch, scratch.open("w") as file:
         json.dump(audit.to_json(), file, indent=1, sort_keys=True)  # a text of all fits would take a gigabyte to make
+        file.write("\n")
     return paths
 
 
