@@ -211,14 +211,14 @@ class MeanLatency:
 @dataclass(frozen=True)
 class LossAt:
     """One load of the loss curve: the requested share of the maximum rate, the frames offered, and the share of them
-    that the DUT lost: neither ``received`` nor ``missed`` by the TG. Null in older runs, which took those for lost."""
+    that the DUT lost: neither ``received`` nor ``missed`` by the TG."""
 
     share: float
     offered_pps: float
     sent: int
     received: int
+    missed: int
     loss_ratio: float
-    missed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ def loss_curve(offer: Offer, max_pps: float, step: float, seconds: float) -> tup
     for at in range(round(1 / step)):
         share = round(1 - at * step, 9)
         burst = offer(None if at == 0 else share * max_pps, seconds)
-        losses.append(LossAt(share, burst.offered_pps, burst.sent, burst.received, burst.loss_ratio, burst.missed))
+        losses.append(LossAt(share, burst.offered_pps, burst.sent, burst.received, burst.missed, burst.loss_ratio))
         last = losses[-LOSSLESS_IN_TURN:]
         if len(last) == LOSSLESS_IN_TURN and not any(one.loss_ratio for one in last):
             break

@@ -60,8 +60,6 @@ def _reasons(search: PointSearch | None, values: Mapping[str, Any], why: str | N
     if search is None:
         return dict.fromkeys(COLUMNS, str(why))
     reasons = {name: "the search found none" for name in COLUMNS if values.get(name) is None}
-    if search.ndr_limited_by is None:
-        reasons["ndr_limited_by"] = "the version that measured this run did not record it"
     reasons |= {"latency": search.latency_missing} if search.latency_missing else {}
     reasons |= {name: "too few stamped frames" for name, value in _latencies(search).items() if value is None}
     return reasons | (search.rfc2544.missing if search.rfc2544 else {})

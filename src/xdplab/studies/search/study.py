@@ -74,15 +74,16 @@ class MaximumReceiveRate:
 class PointSearch(MaximumReceiveRate):
     """The result of one point's search; rates in frames per second.
 
-    ``livelock`` is True if the DUT sends less back at the highest load than at the PDR. ``limited_by`` is of the PDR;
-    older runs have none of the NDR. ``latency`` is None for the reason ``latency_missing``. ``bursts`` and
-    ``histograms`` are in the raw file alone, not in the journal.
+    ``livelock`` is True if the DUT sends less back at the highest load than at the PDR. ``limited_by`` is of the PDR.
+    ``latency`` is None for the reason ``latency_missing``. ``bursts`` and ``histograms`` are in the raw file alone, not
+    in the journal.
     """
 
     ndr: Bounds
     pdr: Bounds
     livelock: bool | None
     limited_by: str | None
+    ndr_limited_by: str | None
     latency: tuple[LatencyAt, ...] | None
     latency_missing: str | None
     generator_pps: float | None = None
@@ -91,7 +92,6 @@ class PointSearch(MaximumReceiveRate):
     accesses: Bisected | None = None
     bursts: tuple[dict[str, Any], ...] | None = None
     histograms: tuple[dict[str, Any], ...] | None = None
-    ndr_limited_by: str | None = None
 
     @property
     def short(self) -> PointSearch:
