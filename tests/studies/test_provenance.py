@@ -216,18 +216,21 @@ A_LIST = "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov"
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "told"),
+    ("first", "second", "shown"),
     [
         (None, "", "x: not known → empty"),
         ("8" * 80, "9", f"x: {'8' * 59}… → 9"),
         (f"{A_LIST} pat avx", f"{A_LIST} pat sse", "x: …avx → …sse"),
         (f"{A_LIST} pat", f"{A_LIST} pat sse", "x: …pat → …pat sse"),
         ("/" * 61 + "a", "/" * 61 + "b", "x: …a → …b"),
+        (f"{A_LIST} {'4,' * 99}62", f"{A_LIST} {'4,' * 99}64", f"x: …,{'4,' * 14}62 → …,{'4,' * 14}64"),
+        ("tool v7\nlib 1.5", "tool v7\nlib 1.6", "x: …1.5 → …1.6"),
+        ("tool v7\n", "tool v7\nlib", "x: …and no more → …lib"),
     ],
 )
-def test_a_difference_shows_what_differs(first: str | None, second: str, told: str) -> None:
+def test_a_difference_shows_what_differs(first: str | None, second: str, shown: str) -> None:
     """Two lists of a CPU's flags were cut to the same text on both sides."""
-    assert Unlike("x", first, second).text == told
+    assert Unlike("x", first, second).text == shown
 
 
 def test_a_file_of_the_kernel_has_its_whole_answer() -> None:

@@ -289,15 +289,18 @@ class SshHost:
     def await_return(self) -> None:
         """Reconnect as soon as the host answers. Raises HostLostError after ``returns_s``."""
         until = time.monotonic() + self._address.returns_s
-        with step(f"{self.name} does not answer: waiting up to {duration(self._address.returns_s)} for it"):
-            while True:
-                try:
-                    self._transport()
-                    return
-                except HostLostError:
-                    if time.monotonic() > until:
-                        raise
+        waiting: contextlib.AbstractContextManager[None]
+        waiting = step(f"{self.name} does not answer: waiting up to {duration(self._address.returns_s)} for it")
+        while True:
+            try:
+                self._transport()
+                return
+            except HostLostError:
+                if time.monotonic() >= until:
+                    raise
+            with waiting:
                 time.sleep(RETRY_S)
+            waiting = contextlib.nullcontext()
 
     def run(self, argv: Sequence[str], *, deadline_s: float = 30.0, stdin: bytes = b"", check: bool = True) -> Result:
         process = SshProcess(self, argv, deadline_s)

@@ -365,19 +365,19 @@ def _ratios(comparison: ComparedRuns) -> tuple[list[Picture], list[str]]:
 
 
 def cell(value: Any) -> str:
-    """Return a cell as text: numbers with four digits, of whole ones all, empty for null."""
+    """Return a cell as text: numbers with four digits, all digits before the point, empty for null."""
     if value is None or (not isinstance(value, (list, tuple, dict)) and pd.isna(value)):
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float) and abs(value) < 1e15 and (value.is_integer() or abs(value) >= 1e4):
+    if isinstance(value, float) and abs(value) < 1e15 and (value.is_integer() or abs(value) >= 9999.5):
         return f"{value:.0f}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def number(value: Any) -> str:
-    """Return what a cell is sorted by, as text: its number, alone or before ±; nothing for words."""
-    text = cell(value).partition(" ± ")[0].partition(" (n = ")[0].replace("−", "-")
+    """Return what a cell is sorted by, as text: its number, alone or before its interval; nothing for words."""
+    text = re.split(r" ± | [(\[]", cell(value))[0].replace("−", "-").replace(",", "")
     try:
         return repr(float(text))
     except ValueError:

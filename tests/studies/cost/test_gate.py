@@ -94,6 +94,12 @@ LOOKUP = "__u64 *{} = bpf_map_lookup_elem(&allowed, &port);"
         ({LOOKUP.format("count"): 134}, {LOOKUP.format("hits"): 141}, "+7 at `__u64 *hits", 1),
         ({"key = ip->saddr;": 4}, {LOOKUP.format("hits"): 11}, "+11 at `__u64 *hits", 2),
         ({"*count += 1;": 4, "*b += 1;": 4}, {"*hits += 1;": 4, "*b += 1;": 11}, "+7 at `*b", 1),
+        (
+            {"__u64 *seen = lookup(&seen_map, &port);": 11, "__u64 *count = lookup(&allowed, &port);": 134},
+            {"__u64 *hits = lookup(&allowed, &port);": 134, "if (ip->ttl < 2)": 18},
+            "+18 at `if",
+            2,
+        ),
     ],
 )
 def test_a_line_that_was_only_reworded_is_not_where_a_packet_grows(

@@ -10,8 +10,9 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,9 @@ _BECAME = ("came_back", "passed_on")
 _MADE_WITH = (*_TOOLS, *_BECAME)
 _NONE = "0.00% of the frames"
 MOST_PAIRS = 50_000
-"""Lines gone times lines come, which take 2 s. More are those of another program, or its machine instructions."""
+"""Lines gone times lines come, which take seconds. More are those of another program, or its machine instructions."""
+ALIKE = 0.6
+"""The least ratio of two lines of which one became the other: what difflib itself calls close."""
 MAP_HINT = "does a map lack its entries (`--map`)?"
 
 Counts = Mapping[str, Fraction]
@@ -126,15 +129,14 @@ class CostDifference:
     def most_changed(self, difference: Fraction) -> str:
         """Say at which line most of a difference is; an empty text if no line is known."""
         sign = 1 if difference > 0 else -1
-        changes = {
-            line: new - old for line, old, new in self._line_rows() if line != MADE_UP and (new - old) * sign > 0
-        }
+        changes = {line: new - old for line, old, new in self._line_rows if line != MADE_UP and (new - old) * sign > 0}
         line = max(changes, key=lambda one: abs(changes[one]), default=None)
         return "" if line is None else f"; {float(changes[line]):+g} at `{line}`"
 
     def _total_rows(self) -> list[Change]:
         return [(name, self.old.totals[name], self.new.totals[name]) for name in self.parts if name not in self.inexact]
 
+    @cached_property
     def _line_rows(self) -> list[Change]:
         return _changes(_reworded(self.old.lines, self.new.lines), self.new.lines)
 
@@ -149,7 +151,7 @@ class CostDifference:
     @property
     def lines(self) -> pd.DataFrame:
         """Return the lines that changed, with what they call, the largest difference first."""
-        return _frame("line", self._line_rows())
+        return _frame("line", self._line_rows)
 
     @property
     def functions(self) -> pd.DataFrame:
@@ -166,7 +168,7 @@ class CostDifference:
             "made_otherwise": self.made_otherwise,
             "inexact": self.inexact,
             "totals": _facts(self._total_rows()),
-            "lines": _facts(self._line_rows()),
+            "lines": _facts(self._line_rows),
             "functions": _facts(self._function_rows()),
         }
 
@@ -227,12 +229,24 @@ def _reworded(old: Counts, new: Counts) -> Counts:
     """Return the old lines, each that is gone under the text of the new one that is most like it: a renamed variable is
     no growth, and hides none."""
     gone, come = [line for line in old if line not in new], [line for line in new if line not in old]
-    texts = dict[str, str]()
-    for line in gone if len(gone) * len(come) <= MOST_PAIRS else ():
-        if alike := get_close_matches(line, come, n=1):
-            texts[line] = alike[0]
-            come.remove(alike[0])
+    texts, taken = dict[str, str](), set[str]()
+    for _, before, after in sorted(_alike(gone, come), reverse=True, key=lambda pair: pair[0]):
+        if before not in texts and after not in taken:
+            texts[before] = after
+            taken.add(after)
     return {texts.get(line, line): count for line, count in old.items()}
+
+
+def _alike(gone: Sequence[str], come: Sequence[str]) -> Iterator[tuple[float, str, str]]:
+    """Yield the pairs of lines that are alike, with how much."""
+    if len(gone) * len(come) > MOST_PAIRS:
+        return
+    for after in come:
+        matcher = SequenceMatcher(None, b=after)  # it keeps what it knows of the second one
+        for before in gone:
+            matcher.set_seq1(before)
+            if min(matcher.real_quick_ratio(), matcher.quick_ratio()) >= ALIKE and (ratio := matcher.ratio()) >= ALIKE:
+                yield ratio, before, after
 
 
 def _frame(name: str, rows: list[Change]) -> pd.DataFrame:
