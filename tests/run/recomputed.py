@@ -560,10 +560,15 @@ def place(a: Attempt) -> tuple[Any, ...]:
     return (*factors, a.applied["block"], a.applied["repetition"])
 
 
-def cpus_of_the_least(timed: list[Attempt]) -> dict[tuple[Any, ...], int | None]:
-    """How many CPUs a line over N is of: those of its first point."""
-    falling = sorted(timed, key=lambda a: a.point["accesses"], reverse=True)
-    return {place(a): cpus_at_work(a) for a in falling}
+def cpus_of_lines(timed: list[Attempt]) -> dict[tuple[Any, ...], int | None]:
+    """How many CPUs a line over N is of: those of N = 0, or without it of most of its points, the first of them."""
+    lines: dict[tuple[Any, ...], list[Attempt]] = {}
+    for a in sorted(timed, key=lambda a: a.point["accesses"]):
+        lines.setdefault(place(a), []).append(a)
+    counts = {at: [cpus_at_work(a) for a in line] for at, line in lines.items()}
+    return {
+        at: cpus[0] if not lines[at][0].point["accesses"] else max(cpus, key=cpus.count) for at, cpus in counts.items()
+    }
 
 
 def to_baseline(of: Callable[[Attempt], float | None]) -> Callable[[list[Attempt]], list[float | None]]:
@@ -607,11 +612,11 @@ def differences(run: Path) -> dict[str, list[str]]:
     mine = {column: ([value(a) for a in attempts], tolerance) for column, (value, tolerance) in COLUMNS.items()}
     mine |= {column: (values(attempts), EXACT) for column, values in ACROSS.items()}
     times = [ns_per_packet(a, row) for a, row in pairs]
-    least = cpus_of_the_least([a for a, time in zip(attempts, times, strict=True) if time is not None])
-    at_least = [least.get(place(a)) == cpus_at_work(a) for a in attempts]
+    lines = cpus_of_lines([a for a, time in zip(attempts, times, strict=True) if time is not None])
+    on_line = [lines.get(place(a)) == cpus_at_work(a) for a in attempts]
     # a difference of CPUs is none of the accesses
     apart = [bool(cpus) for cpus in to_baseline(cpus_at_work)(attempts)]
-    mine["ns_per_packet"] = [time if alike else None for time, alike in zip(times, at_least, strict=True)], EXACT
+    mine["ns_per_packet"] = [time if alike else None for time, alike in zip(times, on_line, strict=True)], EXACT
     costs, tolerance = mine["access_ns"]
     mine["access_ns"] = [None if differ else cost for cost, differ in zip(costs, apart, strict=True)], tolerance
     return {

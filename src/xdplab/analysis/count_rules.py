@@ -244,12 +244,12 @@ def say_restored(row: Row) -> str | None:
 
 
 def lost_at_maximum(row: Row) -> str:
-    """Say why frames should, or could, not be lost at maximum load where CPUs are shared. A guest's card has rings,
-    which its sender, in another kernel, fills without waiting."""
+    """Say why frames should, or could, not be lost at maximum load where CPUs are shared. A card, as of a guest, has
+    rings, which its sender fills without waiting."""
     card = text(row, "dut_driver")
     if card in (None, "veth", "netkit"):
         return ", though a shared CPU is a closed loop"
-    return f": at maximum load the rings of the guest's card ({card}) overflow; give a `load` in frames per second"
+    return f": at maximum load the rings of the DUT's card ({card}) overflow; give a `load` in frames per second"
 
 
 def closed_loop_is_closed(row: Row) -> str | None:

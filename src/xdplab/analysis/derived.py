@@ -67,9 +67,7 @@ def _require_full_load(row: Row) -> None:
 def ns_per_packet(trial: WithBaselines) -> float:
     """Return the service time of one packet, if the DUT or the shared CPU was the limit."""
     _require_timed(trial.row)
-    least = next((row for row in trial.others if _holds(_require_timed, row)), None)
-    timed = [base for base in trial.baselines if _holds(_require_timed, base)]
-    _require_cpus_of(timed or [row for row in [least] if row is not None], trial.row)
+    _require_cpus_of(_timed(trial.baselines) or _of_most(trial.others), trial.row)
     return _known_cpu_ns(trial.row)
 
 
@@ -80,6 +78,19 @@ def _require_timed(row: Row) -> None:
         raise Absent(_limited(row, "the rate is not the DUT's"))
     _require_full_load(row)
     _require_sent_back(row)
+
+
+def _timed(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that have a time."""
+    return [row for row in rows if _holds(_require_timed, row) and cpu_ns(row) is not None]
+
+
+def _of_most(rows: Sequence[Row]) -> list[Row]:
+    """Return the timed rows of the number of CPUs that most of them have."""
+    by_cpus: dict[float | None, list[Row]] = defaultdict(list)
+    for row in _timed(rows):
+        by_cpus[work_cpus(row)].append(row)
+    return max(by_cpus.values(), key=len, default=[])
 
 
 def _holds(required: Callable[[Row], None], row: Row) -> bool:
@@ -117,7 +128,7 @@ def access_ns(trial: WithBaselines) -> float:
 
 
 def _require_cpus_of(baselines: Sequence[Row], row: Row) -> None:
-    """Raise Absent if another number of CPUs did the work of N = 0. A CPU counts from half of the busiest one's time
+    """Raise Absent if another number of CPUs did the work of these. A CPU counts from half of the busiest one's time
     on, so with uneven queues it may count for one N alone. The difference of two times would then be the CPU's."""
     cpus, zeros = work_cpus(row), [zero for base in baselines if (zero := work_cpus(base))]
     if number(row, "accesses") and cpus and zeros and cpus not in zeros:
@@ -195,7 +206,7 @@ def _known_cpu_ns(row: Row) -> float:
 ACROSS_TRIALS: tuple[Column[WithBaselines], ...] = (
     Column("ns_per_packet", "float", "time",
            "1e9 x (CPUs that do DUT work - other_busy_cores) / forwarded_pps; null unless the DUT or the shared CPU is "
-           "the limit; null where N = 0 has such a time, or without one the least N, but of another number of CPUs",
+           "the limit; null where N = 0, or most N if that has no such time, has one of another number of CPUs",
            ns_per_packet),
     Column("access_ns", "float", "time",
            "all N accesses of a packet: 1e9/pps(N) - 1e9/pps(0), N = 0 of the same block, repetition, engine and size, "
@@ -221,13 +232,13 @@ def derive(trials: pd.DataFrame, visits: Visits | None = None) -> pd.DataFrame:
     places, programs = key_of(trials, BASELINE_KEY), key_of(trials, PROGRAM)
     without = trials["accesses"].eq(0).fillna(False).astype(bool) & trials.index.isin(settled(trials).index)
     baselines = _baselines(zip(places[without], programs[without], records(trials[without]), strict=True))
-    others = _of_mixed_cpus(trials, places + programs)
+    others = _of_mixed_cpus(trials, places, programs)
     values: dict[str, list[float | None]] = {name: [] for name in _BY_NAME}
     null_reasons: list[str | None] = []
     reasons: list[str | None] = []
     for row, place, program in zip(_rows(trials), places, programs, strict=True):
         chosen = _chosen(baselines, place, program)
-        answer = ColumnValues(_BY_NAME, WithBaselines(row, chosen, others.get(place + program, ())))
+        answer = ColumnValues(_BY_NAME, WithBaselines(row, chosen, others.get((place, program), ())))
         for name, column in values.items():
             column.append(answer[name])
         null_reasons.append(_merged(row, answer))
@@ -247,13 +258,17 @@ def _rows(trials: pd.DataFrame) -> Iterator[Row]:
         yield from records(trials.iloc[start : start + AT_ONCE])
 
 
-def _of_mixed_cpus(trials: pd.DataFrame, places: pd.Series) -> dict[str, list[Row]]:
+def _of_mixed_cpus(trials: pd.DataFrame, places: pd.Series, programs: pd.Series) -> dict[tuple[str, str], list[Row]]:
     """Return the last attempts at each place, by N, if another number of CPUs worked in some of them: few have that."""
-    mixed = trials["dut_cpus"].groupby(places).transform("nunique").gt(1) & trials.index.isin(settled(trials).index)
-    ordered = trials[mixed & trials["accesses"].notna()].sort_values("accesses", kind="stable")
-    at_place: dict[str, list[Row]] = defaultdict(list)
-    for place, row in zip(places[ordered.index], records(ordered), strict=True):
-        at_place[place].append(row)
+    if trials["dut_cpus"].nunique() < 2:
+        return {}
+    cpus = trials["dut_cpus"].groupby([pd.factorize(keys)[0] for keys in (places, programs)])
+    mixed = cpus.transform("min").ne(cpus.transform("max")).fillna(False)
+    last = trials[mixed & trials["accesses"].notna() & trials.index.isin(settled(trials).index)]
+    ordered = last.sort_values("accesses", kind="stable")
+    at_place: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for place, program, row in zip(places[ordered.index], programs[ordered.index], records(ordered), strict=True):
+        at_place[place, program].append(row)
     return at_place
 
 

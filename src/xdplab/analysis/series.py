@@ -46,7 +46,9 @@ def key_of(trials: pd.DataFrame, columns: tuple[str, ...]) -> pd.Series:
 
 def only_text(column: pd.Series) -> str | None:
     """Return the text of a column with one level, as most columns of most runs are: counting levels takes 20 times as
-    long. None if there are more."""
+    long. None if there are more, or no row."""
+    if column.empty:
+        return None
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes = column.array.codes  # a list of a million texts takes a tenth of a second
         same = (codes == codes[0]).all()
@@ -148,7 +150,7 @@ def settled(trials: pd.DataFrame) -> pd.DataFrame:
     """Return the last attempt of each trial: earlier attempts are not measurements."""
     if BELIEVED in trials or trials["trial_id"].isna().any():
         return trials
-    first = "attempt" in trials and trials["attempt"].eq(1).all()  # then no trial has a second one
+    first = "attempt" in trials and trials["attempt"].eq(1).fillna(False).all()  # then no trial has a second one
     alone = first or trials["trial_id"].is_unique or not trials.duplicated(["run_id", "trial_id"]).any()
     if alone and trials.index.is_monotonic_increasing:
         return trials  # each has one attempt: a copy of all columns would take longer than the rest

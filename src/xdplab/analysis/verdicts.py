@@ -33,7 +33,7 @@ from xdplab.formats.settings import PROBE_NOTE
 from xdplab.plan.factors import SKB_MODES
 from xdplab.plan.offered import frame_rate
 
-RULES_VERSION = "18"
+RULES_VERSION = "19"
 
 LINE_SLACK = 1.002  # clocks of two NICs
 LINE_FULL = 0.99  # share of the line rate from which the link is the limit

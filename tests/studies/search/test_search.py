@@ -158,6 +158,14 @@ def test_a_throughput_that_the_tg_ended_tells_nothing_of_the_duts_buffer() -> No
     assert found.rfc2544.back_to_back.buffer_s is None
     assert "TG" in found.rfc2544.missing["buffer"]
 
+    def carries_what_is_paced(rate: float | None, seconds: float) -> Offered:
+        return dut(hard(LINE if rate else 3e6))(rate, seconds)
+
+    found = search_point(carries_what_is_paced, TESTS, LINE)
+    assert (found.ndr.upper_pps, found.ndr_limited_by) == (None, "generator")
+    assert found.rfc2544 is not None
+    assert "TG" in found.rfc2544.missing["buffer"]
+
 
 def test_frames_that_the_sender_did_not_send_are_no_loss_of_the_dut() -> None:
     """A sender that reaches 4 Mpps unpaced and 3.7 Mpps paced ends the search, and the DUT was called its limit."""

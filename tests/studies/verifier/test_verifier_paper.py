@@ -97,8 +97,10 @@ def test_prevails_cost_of_a_loop_is_judged_from_three_iterations_on():
     assert {once["double_strcmp rolled: PREVAIL's time, ms, P"][1], once["rolled loops: PREVAIL against Linux"][1]} == {
         "unknown: needs two repetitions"
     }
+    older = [row | {"label": "Linux 5.10", "load_ns": 3e6} for row in slow]
     refused = [r | {"verdict": "rejected"} for r in rows]
     name = "rolled loops: PREVAIL against Linux"
+    assert answers(*rows, *older[::2], *slow[::2])[name][1] == "unknown: needs two repetitions"
     assert answers(*rows, *slow)[name] == ("N = 100: Linux takes × 2.00 of P's time (its whole process)", "yes")
     assert answers(*refused, *slow)[name][1] == "yes; PREVAIL's verdict is rejected"
     memory = answers(*refused)["double_strcmp rolled: PREVAIL's memory, kB, P"]

@@ -268,8 +268,8 @@ def rfc2544(
     max_pps = medium_pps or generator_pps
     throughput_pps = searched.ndr.lower_pps
     latency = None
-    if searched.of_the_sender(searched.ndr):
-        missing["buffer"] = "the throughput is the TG's, not the DUT's"
+    if searched.ndr.upper_pps is None or searched.of_the_sender(searched.ndr):
+        missing["buffer"] = "the throughput is the TG's or the link's, not the DUT's"
     if throughput_pps is None:
         missing["latency"] = missing["buffer"] = "there is no throughput: the lowest load lost frames"
     elif not profile.latency_repeats:

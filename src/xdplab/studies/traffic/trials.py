@@ -223,7 +223,7 @@ AT_ONCE = 1_000
 TRIALS, SAMPLES_FILE = "trials.parquet", "samples.parquet"
 KEY = ("trial_id", "attempt")
 SAMPLE_NAMES = {column.name for column in SAMPLES}
-RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, values 9, columns {columns_version()}", _derive)
+RECIPE = Recipe((TRIALS, SAMPLES_FILE), f"rules {RULES_VERSION}, values 10, columns {columns_version()}", _derive)
 
 
 def with_own_metrics(table: pd.DataFrame) -> pd.DataFrame:

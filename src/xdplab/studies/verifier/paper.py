@@ -313,7 +313,7 @@ def _fixpoint(rows: pd.DataFrame) -> BesidePaper:
     if both.empty:
         return BesidePaper(name, paper, "", "unknown: needs a loop from N = 3 on that Linux accepts and PREVAIL ends")
     last = both.iloc[-1]
-    pairs = both[both["sha256"].eq(last["sha256"]) & both["label_b"].eq(last["label_b"])]
+    pairs = both[(both[["sha256", "label", "label_b"]] == last[["sha256", "label", "label_b"]]).all(axis=1)]
     times, others = (pairs[name].astype(float) for name in ("load_ns", "load_ns_b"))
     ratio = times.median() / others.median()
     result = f"N = {last['n']}: Linux takes × {ratio:.2f} of {last['label_b']}'s time (its whole process)"
