@@ -225,7 +225,7 @@ A_LIST = "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov"
         ("/" * 61 + "a", "/" * 61 + "b", "x: …a → …b"),
         (f"{A_LIST} {'4,' * 99}62", f"{A_LIST} {'4,' * 99}64", f"x: …,{'4,' * 14}62 → …,{'4,' * 14}64"),
         ("tool v7\nlib 1.5", "tool v7\nlib 1.6", "x: …1.5 → …1.6"),
-        ("tool v7\n", "tool v7\nlib", "x: …and no more → …lib"),
+        ("tool v7", "tool v7\n\nlib", "x: …and no more → …lib"),
     ],
 )
 def test_a_difference_shows_what_differs(first: str | None, second: str, shown: str) -> None:

@@ -207,6 +207,7 @@ def test_bibtex_takes_nothing_that_it_would_read() -> None:
         ("−3", "-3.0"),
         (4, "4.0"),
         ("3 valid", ""),
+        ("64,128,1518", ""),
         (None, ""),
         ("af_xdp", ""),
         (float("nan"), ""),

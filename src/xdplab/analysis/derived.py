@@ -263,7 +263,7 @@ def _of_mixed_cpus(trials: pd.DataFrame, places: pd.Series, programs: pd.Series)
     if trials["dut_cpus"].nunique() < 2:
         return {}
     cpus = trials["dut_cpus"].groupby([pd.factorize(keys)[0] for keys in (places, programs)])
-    mixed = cpus.transform("min").ne(cpus.transform("max")).fillna(False)
+    mixed = cpus.transform("min").lt(cpus.transform("max")).fillna(False)
     last = trials[mixed & trials["accesses"].notna() & trials.index.isin(settled(trials).index)]
     ordered = last.sort_values("accesses", kind="stable")
     at_place: dict[tuple[str, str], list[Row]] = defaultdict(list)

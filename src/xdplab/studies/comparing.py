@@ -42,11 +42,11 @@ class Unlike:
     def text(self) -> str:
         if self.told:
             return self.told
-        first, second = self.first or "", self.second or ""
+        first, second = (f"{value or ''}\n" for value in (self.first, self.second))
         alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
         is_long = alike > LONGEST // 2 and min(len(first), len(second)) > LONGEST
         start = 0
-        if is_long or "\n" in first[:alike]:
+        if is_long or "\n" in first[1:alike]:
             part = max(first.rfind(space, 0, alike) for space in " \n") + 1
             start = max(part or alike, alike - LONGEST // 2)
         return f"{self.what}: {_short(self.first, start)} → {_short(self.second, start)}"
@@ -240,6 +240,6 @@ def _short(value: str | None, start: int) -> str:
     """Return what stands from ``start`` on, where a long value begins to differ from the other one."""
     if value is None:
         return "not known"
-    rest = value[start:] or ("and no more" if start else "empty")
+    rest = value[start:].strip() or ("and no more" if start else "empty")
     line = ("…" if start else "") + rest.splitlines()[0]
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"

@@ -377,7 +377,9 @@ def cell(value: Any) -> str:
 
 def number(value: Any) -> str:
     """Return what a cell is sorted by, as text: its number, alone or before its interval; nothing for words."""
-    text = re.split(r" ± | [(\[]", cell(value))[0].replace("−", "-").replace(",", "")
+    text = re.split(r" ± | [(\[]", cell(value))[0].replace("−", "-")
+    if re.fullmatch(r"-?\d{1,3}(,\d{3})+", text):
+        text = text.replace(",", "")
     try:
         return repr(float(text))
     except ValueError:

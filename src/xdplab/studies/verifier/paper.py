@@ -312,8 +312,9 @@ def _fixpoint(rows: pd.DataFrame) -> BesidePaper:
     both = ours.merge(theirs, on=["sha256", "repetition"], suffixes=("", "_b"))
     if both.empty:
         return BesidePaper(name, paper, "", "unknown: needs a loop from N = 3 on that Linux accepts and PREVAIL ends")
-    last = both.iloc[-1]
-    pairs = both[(both[["sha256", "label", "label_b"]] == last[["sha256", "label", "label_b"]]).all(axis=1)]
+    *_, (_, pairs) = _by_kernel(both)  # the newest one's
+    last = pairs.iloc[-1]
+    pairs = pairs[pairs["sha256"].eq(last["sha256"]) & pairs["label_b"].eq(last["label_b"])]
     times, others = (pairs[name].astype(float) for name in ("load_ns", "load_ns_b"))
     ratio = times.median() / others.median()
     result = f"N = {last['n']}: Linux takes × {ratio:.2f} of {last['label_b']}'s time (its whole process)"
@@ -374,7 +375,7 @@ def _newest_build(rows: pd.DataFrame) -> pd.DataFrame:
         return rows
     builds = zip(rows["compiler"], rows["mcpu"], strict=True)
     compiler, mcpu = max(builds, key=lambda key: (_number(key[0]), key[1]))
-    return rows[rows["compiler"].eq(compiler) & rows["mcpu"].eq(mcpu)].sort_values("n")
+    return rows[rows["compiler"].eq(compiler) & rows["mcpu"].eq(mcpu)].sort_values("n", kind="stable")
 
 
 def _constant_instructions(loops: pd.DataFrame) -> BesidePaper:
