@@ -130,9 +130,9 @@ def access_ns(trial: WithBaselines) -> float:
 def _require_cpus_of(baselines: Sequence[Row], row: Row) -> None:
     """Raise Absent if another number of CPUs did the work of these. A CPU counts from half of the busiest one's time
     on, so with uneven queues it may count for one N alone. The difference of two times would then be the CPU's."""
-    cpus, zeros = work_cpus(row), [zero for base in baselines if (zero := work_cpus(base))]
-    if number(row, "accesses") and cpus and zeros and cpus not in zeros:
-        at = f"{zeros[0]:g} with N = {number(baselines[0], 'accesses'):g}"
+    cpus, theirs = work_cpus(row), [others for base in baselines if (others := work_cpus(base))]
+    if number(row, "accesses") and cpus and theirs and cpus not in theirs:
+        at = f"{theirs[0]:g} with N = {number(baselines[0], 'accesses'):g}"
         raise Absent(f"CPUs that did the work: {cpus:g} here, {at}: a difference is not of the accesses alone")
 
 

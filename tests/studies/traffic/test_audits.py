@@ -3,7 +3,7 @@
 import pandas as pd
 from tests.analysis import synthetic
 
-from xdplab.studies.traffic.audits import _fit_lines, _with_error, fits_by_repetition, point_label
+from xdplab.studies.traffic.audits import _fit_lines, _with_error, audit, fits_by_repetition, point_label
 
 
 def test_fits_of_two_working_sets_are_told_apart() -> None:
@@ -71,3 +71,8 @@ def test_points_with_the_same_words_get_the_factors_that_tell_them_apart() -> No
         "d": "af_xdp, 1 queue, 64 B, N = 100, lookup read, maximum load, AF_XDP copy",
         "e": "af_xdp, 1 queue, 64 B, N = 100, lookup read, maximum load, AF_XDP zerocopy",
     }
+
+
+def test_a_run_without_a_valid_trial_has_an_audit_without_fits() -> None:
+    trials = synthetic.run(vary={"accesses": [0, 100]}, workload="chase", repetitions=1)
+    assert audit("run", trials.assign(verdict="invalid")).fits == ()

@@ -245,7 +245,8 @@ def _alike(gone: Sequence[str], come: Sequence[str]) -> Iterator[tuple[float, st
         matcher = SequenceMatcher(None, b=after)  # it keeps what it knows of the second one
         for before in gone:
             matcher.set_seq1(before)
-            if min(matcher.real_quick_ratio(), matcher.quick_ratio()) >= ALIKE and (ratio := matcher.ratio()) >= ALIKE:
+            bounds = (matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio)  # each below the one before it
+            if all((ratio := of()) >= ALIKE for of in bounds):
                 yield ratio, before, after
 
 
